@@ -1,8 +1,8 @@
-"""Writes the reference pages that the registries know better than anyone.
+"""Generates the reference pages from the registries and schemas in the code.
 
     python docs/generate.py
 
-The pages are committed; a test fails when one of them is out of date.
+The pages are committed; a test fails if one is out of date.
 """
 
 from __future__ import annotations

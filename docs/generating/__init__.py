@@ -1,1 +1,1 @@
-"""The pages of docs/reference, each made of what a registry knows."""
+"""Generators of the pages in docs/reference."""

@@ -1,4 +1,4 @@
-"""chunks.md, of what a run sends out."""
+"""Generates chunks.md from the chunk schemas."""
 
 from __future__ import annotations
 
@@ -8,70 +8,73 @@ from typing import Final
 from dodona.core.chunks import SEQ_PER_ATTEMPT
 from dodona.gateway.openapi import build_openapi
 from generating.schemas import fields
-from generating.subscribers import shipped
+from generating.subscribers import builtin
 from generating.writing import page, prose, table
 
 MEANINGS: Final[Mapping[str, str]] = {
-    "thinking": "A piece of what the model thinks, where it shows that.",
-    "content": "A piece of the answer. All in a row, without those dropped, are the answer.",
-    "source": "Where something in the answer is from.",
-    "tool_call": "A tool is called.",
-    "tool_result": "What came of the call with this `id`; an error is for the model to mend.",
-    "system": "What the agent and its user are told: a notice, a warning, or why the run stopped.",
-    "approval": "A person must allow a call, by `POST /api/runs/{run_id}/approvals/{approval}`. "
+    "thinking": "A part of the model's reasoning, if the model exposes it.",
+    "content": "A part of the answer. All `content` chunks joined, without discarded ones, are the "
+    "answer.",
+    "source": "A source of the answer.",
+    "tool_call": "A tool call starts.",
+    "tool_result": "The result of the call with this `id`. The model can react to an error.",
+    "system": "A notice for the agent and its user, a warning, or the reason why the run stopped.",
+    "approval": "A tool call needs approval, by `POST /api/runs/{run_id}/approvals/{approval}`. "
     "`id` is that of the `tool_call`. See [how to](../how-to/approve-calls.md).",
-    "context_update": "How much of the model's window is in use: with each turn, and at the end.",
-    "restart": "What came after `discard_after` is to be dropped: it is said again.",
-    "done": "The run has ended. It is the last chunk.",
-    "error": "The run has failed or was cancelled. It is the last chunk.",
+    "context_update": "How much of the model's context window is in use. Sent with each turn and "
+    "at the end.",
+    "restart": "Discard all chunks after `discard_after`: they will be sent again.",
+    "done": "The run ended. This is the last chunk.",
+    "error": "The run failed or was cancelled. This is the last chunk.",
 }
 
-# Those that no subscriber makes, or that mean more than its description says.
+# Types without a subscriber, or with more metadata than the subscriber's description says.
 SYSTEM_TYPES: Final[Mapping[str, str]] = {
-    "limit_warning": "A limit of the run is near: `limit`, `current_value`, `limit_value`, "
+    "limit_warning": "The run is close to a limit: `limit`, `current_value`, `limit_value`, "
     "`advice`.",
-    "limit_reached": "A limit has ended the run; the same metadata.",
-    "no_progress": "The same call gives the same result; when that goes on, the run ends.",
-    "error_limit": "Too many calls of tools have failed in a row: the run ends.",
-    "loop_detected": "The same calls come again and again: `pattern`.",
-    "context_approaching_limit": "The window of the model is nearly full: `limit`, "
+    "limit_reached": "A limit ended the run; same metadata.",
+    "no_progress": "The same call returned the same result. If this continues, the run ends.",
+    "error_limit": "Too many consecutive tool calls failed: the run ends.",
+    "loop_detected": "The model repeats the same calls: `pattern`.",
+    "context_approaching_limit": "The context window of the model is nearly full: `limit`, "
     "`current_value`, `limit_value`.",
-    "error": "The agent got stuck and was stopped.",
+    "error": "The agent was stuck and was stopped.",
 }
 
 
 def chunks_page() -> str:
+    """Return the text of chunks.md."""
     schemas = build_openapi()["components"]["schemas"]
     mapping = schemas["Chunk"]["discriminator"]["mapping"]
     return page(
         "# Chunks",
-        prose("""A run sends out chunks: over HTTP as server-sent events, each with its `seq` as
-            `id:`. [Survive a crash](../how-to/survive-a-crash.md#see-what-clients-are-told) tells
-            what a client should do with them."""),
-        prose(f"""Each is an object with its `type`, `run_id`, and `seq`, which rises within a run:
-            attempt × {SEQ_PER_ATTEMPT:,} + a count. The first attempt begins at {SEQ_PER_ATTEMPT + 1:,}. A run that
-            was resumed goes on in the next million, with a `restart`. Exactly one `done` or
-            `error` ends a run. More types, and more fields, may come to be: pass over what you do
-            not know."""),
-        table(("type", "what it means"), [(f"[`{t}`](#{t})", m) for t, m in MEANINGS.items()]),
+        prose("""A run emits chunks. Over HTTP they are server-sent events, with `seq` as `id:`.
+            [Survive a crash](../how-to/survive-a-crash.md) explains how a
+            client should handle them."""),
+        prose(f"""Each chunk is an object with `type`, `run_id` and `seq`. `seq` increases within a
+            run: attempt × {SEQ_PER_ATTEMPT:,} + a counter. The first attempt starts at
+            {SEQ_PER_ATTEMPT + 1:,}. A resumed run continues in the next million, with a `restart`.
+            Each run ends with exactly one `done` or `error`. Future versions may add types and
+            fields: ignore those that you do not know."""),
+        table(("type", "meaning"), [(f"[`{name}`](#{name})", m) for name, m in MEANINGS.items()]),
         *(
             _section(type_, schemas[reference.rpartition("/")[2]])
             for type_, reference in mapping.items()
         ),
         "## Kinds of system chunks",
-        prose("""Your own [subscribers](subscribers.md) may make others."""),
-        table(("system_type", "when, and its metadata"), _system_types()),
+        "Your [subscribers](subscribers.md) can add others.",
+        table(("system_type", "meaning and metadata"), _system_types()),
     )
 
 
 def _section(type_: str, schema: Mapping[str, object]) -> str:
-    place = ("type", "run_id", "seq")
+    common = ("type", "run_id", "seq")
     properties = schema["properties"]
     assert isinstance(properties, dict)
-    own = tuple(name for name in properties if name not in place)
-    return f"## {type_}\n\n{MEANINGS[type_]}\n\n{fields(schema, only=own, page='http.md')}"
+    specific = tuple(name for name in properties if name not in common)
+    return f"## {type_}\n\n{MEANINGS[type_]}\n\n{fields(schema, only=specific, page='http.md')}"
 
 
 def _system_types() -> list[tuple[str, ...]]:
-    made = {each.system_type: each.section.description for each in shipped()}
-    return [(f"`{name}`", meaning) for name, meaning in {**made, **SYSTEM_TYPES}.items()]
+    descriptions = {each.system_type: each.section.description for each in builtin()}
+    return [(f"`{name}`", text) for name, text in {**descriptions, **SYSTEM_TYPES}.items()]

@@ -1,53 +1,67 @@
-"""cli.md, of the commands and their options."""
+"""Generates cli.md from the commands and their options."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 from cyclopts import App, Argument
 
 from dodona.cli.main import app
 from generating.writing import page, prose, table
 
+# A sentence ends at a full stop before a capital letter, so that "e.g. this" is not an end.
+_SENTENCE: Final = re.compile(r".+?[.!?](?=\s+[A-Z`]|$)")
+
 
 def commands(name: str, command: App) -> Iterator[tuple[str, App]]:
-    """Every command below this one that does something itself, in the order of names."""
-    below = sorted(word for word in command if not word.startswith("-"))
-    if not below:
+    """Yield all executable commands below this one, by name."""
+    words = sorted(word for word in command if not word.startswith("-"))
+    if not words:
         yield name, command
-    for word in below:
+    for word in words:
         yield from commands(f"{name} {word}", command[word])
 
 
 def cli_page() -> str:
-    found = list(commands("dodona", app))
+    """Return the text of cli.md."""
+    all_commands = list(commands("dodona", app))
     return page(
         "# Commands",
-        prose("""`make setup` leaves the command in `.venv/bin/dodona`. Every command has `--help`;
-            `dodona --version` prints the version."""),
+        prose("""`make setup` installs the command as `.venv/bin/dodona`. Every command has
+            `--help`; `dodona --version` prints the version."""),
         table(
-            ("command", "what it does"),
-            [(f"[`{name}`](#{name.replace(' ', '-')})", command.help) for name, command in found],
+            ("command", "description"),
+            [
+                (f"[`{name}`](#{name.replace(' ', '-')})", first_sentence(_docstring(command)))
+                for name, command in all_commands
+            ],
         ),
-        *(_command(name, command) for name, command in found),
+        *(_command(name, command) for name, command in all_commands),
         "## Exit codes",
-        prose("""0 is success. 1 is a tree that does not load, a run that fails, or a test that
-            fails. Other errors end with the exit code of [their class](errors.md). Ctrl-C cancels a
-            run, whose `:finally` still runs: the exit code of `ask` is 130 then, that of `tree run`
-            1."""),
+        prose("""0 means success. 1 means that a tree does not load, a run fails or a test fails.
+            Other errors use the exit code of [their class](errors.md). Ctrl-C cancels a run, whose
+            `:finally` still runs; `ask` then exits with 130, and `tree run` with 1."""),
         "## Files and values",
-        prose("""- `--leaves` takes Python files. They are run, and register leaves and decorators.
-            Each may import its neighbours. Without any, `tree check` and `tree show` know [the
-            agent's own](leaves.md)."""),
-        prose("""- `--set key=value` takes a literal of the language (`3`, `true`, `[1 2]`);
-            anything else is a string."""),
-        prose("""- `tree test` reads the named files and, beside each `NAME.lisp`,
-            `NAME.test.lisp`."""),
+        prose("""- `--leaves` takes Python files. Dodona executes them, so that they register
+            leaves and decorators. A file can import modules from its folder. Without `--leaves`,
+            `tree check` and `tree show` use [the agent's leaves](leaves.md)."""),
+        prose("""- `--set key=value` takes a Lisp literal (`3`, `true`, `[1 2]`); anything else is
+            a string."""),
+        prose("""- `tree test` reads the given files and, for each `NAME.lisp`, the file
+            `NAME.test.lisp` in the same folder."""),
     )
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a docstring, on one line."""
+    joined = " ".join(text.partition("\n\n")[0].split())
+    match = _SENTENCE.match(joined)
+    return match[0] if match else joined
 
 
 def _command(name: str, command: App) -> str:
@@ -55,21 +69,21 @@ def _command(name: str, command: App) -> str:
     return "\n\n".join(
         [
             f"## {name}",
-            f"```text\n{' '.join([name, *_placed(arguments), '[OPTIONS]'])}\n```",
-            _told(command),
-            table(("argument", "takes", "default", ""), [_row(each) for each in arguments]),
+            f"```text\n{' '.join([name, *_positional(arguments), '[OPTIONS]'])}\n```",
+            prose(_docstring(command).partition("\n\n")[0]),
+            table(("argument", "type", "default", ""), [_row(each) for each in arguments]),
         ]
     )
 
 
-def _told(command: App) -> str:
-    """What its function says of itself, which may be more than its line in the list."""
-    said = inspect.getdoc(command.default_command) if command.default_command else ""
-    return prose(said.partition("\n\n")[0]) if said else str(command.help)
+def _docstring(command: App) -> str:
+    """Return the docstring of the command's function, or its help text if it has none."""
+    text = inspect.getdoc(command.default_command) if command.default_command else ""
+    return text or str(command.help)
 
 
-def _placed(arguments: Iterable[Argument]) -> Iterator[str]:
-    """Those that need no name."""
+def _positional(arguments: Iterable[Argument]) -> Iterator[str]:
+    """Yield the placeholders of the positional arguments."""
     for argument in arguments:
         if argument.index is not None:
             name = argument.names[0].removeprefix("--").upper()
@@ -101,4 +115,4 @@ def _type(hint: Any) -> str:
         return ", ".join(f"`{choice}`" for choice in arguments)
     if origin is tuple:
         return f"{_type(arguments[0])}, one or more"
-    return {Path: "a path", str: "text", int: "a number", float: "a number", bool: ""}[hint]
+    return {Path: "path", str: "string", int: "integer", float: "number", bool: ""}[hint]

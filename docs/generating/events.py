@@ -1,4 +1,4 @@
-"""events.md, of what happens and is told."""
+"""Generates events.md from the event types."""
 
 from __future__ import annotations
 
@@ -10,75 +10,75 @@ from dodona.core.events import Severity
 from dodona.notify.bus import EVENTS_LOST
 from generating.writing import page, prose, table
 
-# What each means, and what its payload holds beside whose it is.
+# The meaning and the payload of each type, without the ids of user, project and run.
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
-    events.RUN_BEGIN: ("A process begins to drive a run, or takes it up.", "`agent`, `attempt`"),
+    events.RUN_BEGIN: ("A process started or resumed a run.", "`agent`, `attempt`"),
     events.RUN_END: (
-        "A run has ended, and its end is written.",
-        "`agent`, `status`, `error`, `seconds` since it was begun",
+        "A run ended, and its result is stored.",
+        "`agent`, `status`, `error`, `seconds` since its start",
     ),
-    events.QUERY_START: ("A question has come, and its run begins.", "`question`, its beginning"),
+    events.QUERY_START: ("A question arrived, and its run starts.", "`question` (its beginning)"),
     events.SESSION_RESUMED: (
-        "A conversation goes on.",
+        "A conversation continues.",
         "`previous_model`, `model`, `idle_seconds`",
     ),
-    events.SESSION_END: ("A run is over.", "`ended`, `error`, `turns`, `model`"),
-    events.AGENT_TURN_START: ("A turn begins.", "`turn`"),
+    events.SESSION_END: ("A run ended.", "`ended`, `error`, `turns`, `model`"),
+    events.AGENT_TURN_START: ("A turn starts.", "`turn`"),
     events.AGENT_TURN_END: (
-        "A turn is over: its calls were made, or the answer is there.",
+        "A turn ended, with tool calls or the answer.",
         "`turn`",
     ),
-    events.BUDGET_ITERATION_WARNING: ("Most turns are used.", "as the `system` chunk has it"),
-    events.BUDGET_ITERATION_EXCEEDED: ("All turns are used: the run ends.", "likewise"),
-    events.BUDGET_TOKEN_WARNING: ("Most tokens are used.", "likewise"),
-    events.BUDGET_TOKEN_EXCEEDED: ("All tokens are used: the run ends.", "likewise"),
-    events.BUDGET_TIMEOUT_WARNING: ("Most of the time of a run has passed.", "likewise"),
-    events.BUDGET_TIMEOUT_EXCEEDED: ("The time of a run is up: it ends.", "likewise"),
-    events.CONTEXT_APPROACHING_LIMIT: ("The model's window is nearly full.", "likewise"),
+    events.BUDGET_ITERATION_WARNING: ("Most turns are used.", "as in the `system` chunk"),
+    events.BUDGET_ITERATION_EXCEEDED: ("All turns are used: the run ends.", "the same"),
+    events.BUDGET_TOKEN_WARNING: ("Most tokens are used.", "the same"),
+    events.BUDGET_TOKEN_EXCEEDED: ("All tokens are used: the run ends.", "the same"),
+    events.BUDGET_TIMEOUT_WARNING: ("Most of the run's time is used.", "the same"),
+    events.BUDGET_TIMEOUT_EXCEEDED: ("The run timed out: it ends.", "the same"),
+    events.CONTEXT_APPROACHING_LIMIT: ("The model's context window is nearly full.", "the same"),
     events.TOOL_CALL_PENDING: (
-        "A tool is about to be called; rules may refuse it.",
+        "A tool is about to be called. Rules can deny the call.",
         "`tool`, `call`, `arguments`",
     ),
-    events.TOOL_CALL_SUCCESS: ("A tool was called.", "`tool`, `call`, `ms`"),
+    events.TOOL_CALL_SUCCESS: ("A tool call succeeded.", "`tool`, `call`, `ms`"),
     events.TOOL_CALL_FAILURE: (
-        "A call of a tool came to nothing.",
+        "A tool call failed.",
         "`tool`, `call`, `ms`, `error`",
     ),
-    events.TOOL_CALL_TIMEOUT: ("A call of a tool took too long.", "likewise"),
-    events.AGENT_LOOP_DETECTED: ("The same calls come again and again.", "`pattern`"),
+    events.TOOL_CALL_TIMEOUT: ("A tool call timed out.", "the same"),
+    events.AGENT_LOOP_DETECTED: ("The model repeats the same calls.", "`pattern`"),
     events.TOOL_CALL_HELD: (
-        "A person is asked before a call is made, because [text from outside]"
-        "(../explanation/security.md#text-from-outside) was read before.",
+        "A tool call requires approval, because the run has read [untrusted text]"
+        "(../explanation/security.md#text-from-outside).",
         "`tool`, `call`, `reason`",
     ),
     events.SUBAGENT_COMPLETE: (
-        "An agent has done what the Oracle handed on to it.",
-        "`agent`, `ms`, `report`, its beginning",
+        "A subagent finished its task.",
+        "`agent`, `ms`, `report` (its beginning)",
     ),
-    events.SUBAGENT_FAILED: ("It came to nothing.", "likewise"),
-    events.TASK_CHECKPOINT: ("A run has taken some turns more.", "`turn`, `message`"),
+    events.SUBAGENT_FAILED: ("A subagent failed.", "the same"),
+    events.TASK_CHECKPOINT: ("A run passed another number of turns.", "`turn`, `message`"),
     events.SELF_NOTIFY: (
-        "The agent, by the tool `notify_self`, or a rule wants the agent to be told something.",
+        "The agent (with the tool `notify_self`) or a rule sent the agent a notice.",
         "`message`, `priority`, `category`",
     ),
-    events.SOURCE_STALE: ("A note or file has changed since it was read.", "`path`"),
+    events.SOURCE_STALE: ("A note or file changed after the agent read it.", "`path`"),
     events.CONTEXT_COMPRESSED: (
-        "Older exchanges have become a summary.",
+        "Older exchanges were replaced by a summary.",
         "`summary_of`, `runs`, `tokens_before`, `tokens_after`, `model`",
     ),
-    EVENTS_LOST: ("A listener was too slow; so many events are missing here.", "`count`"),
+    EVENTS_LOST: ("The client was too slow, and events were dropped.", "`count`"),
     events.TREE_RELOADED: (
-        "A tree was saved, and is used from now on.",
+        "A tree file was saved, and the new tree is in use.",
         "`tree`, `diff`",
     ),
-    events.TREE_RELOAD_FAILED: ("A tree was saved that does not load.", "`error`"),
+    events.TREE_RELOAD_FAILED: ("A tree file was saved, but does not load.", "`error`"),
     events.TREE_STUCK: (
         "A run was stuck, and the watchdog failed it.",
         "`nodes`, `seconds`, `count`, `blackboard`",
     ),
-    events.TREE_ESCALATED: ("It was stuck again and again; the recovery tree runs.", "likewise"),
+    events.TREE_ESCALATED: ("A run was stuck repeatedly; the recovery tree runs.", "the same"),
     events.TREE_UNRESPONSIVE: (
-        "A leaf does not stop though it was halted.",
+        "A halted leaf does not stop.",
         "`node`, `leaf`, `detached`, `grace_seconds`",
     ),
     events.TREE_CONFLICT: ("Two children of a parallel wrote the same key.", "`key`"),
@@ -86,27 +86,27 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def events_page() -> str:
+    """Return the text of events.md."""
     return page(
         "# Events",
-        prose("""What happens, told to whoever listens: `GET /api/events` streams the caller's own
-            from now on, and `types` names those that are wanted, as in `tool.*,session.end`. What
-            happened before is not told again: for that there are [runs](http.md#get-apiruns).
-            [Subscribers](subscribers.md) make notices of them, and [rules](rules.md) decide what
-            else shall happen: see [notices](../explanation/notices.md)."""),
+        prose("""`GET /api/events` streams the user's events from now on; `types` filters them, such
+            as `tool.*,session.end`. The stream has no past events: use [runs](http.md#get-apiruns)
+            for those. [Subscribers](subscribers.md) turn events into notices, and
+            [rules](rules.md) run actions: see [notices](../explanation/notices.md)."""),
         prose("""An event has `id`, `type`, `source`, `severity`, `payload`, `dedupe_key` and
             `timestamp`, in seconds since 1970. The payload of an agent's event has `user_id`,
-            `project_id` and `run_id`. What belongs to no user, as `tree.*`, is not streamed: it is
-            for the log."""),
+            `project_id` and `run_id`. Events without a user, such as `tree.*`, are logged but not
+            streamed."""),
         table(
-            ("type", "name in Python", "what happened", "payload"),
-            [(f"`{type_}`", _name(type_), *told) for type_, told in MEANINGS.items()],
+            ("type", "Python constant", "meaning", "payload"),
+            [(f"`{type_}`", _name(type_), *texts) for type_, texts in MEANINGS.items()],
         ),
-        prose("""Rules may make up events of their own. Their types begin with `plugin.` and the
-            name of the rule's pack; `user` stands for the rules in your own folder."""),
-        "Severities are " + ", ".join(f"`{severity.value}`" for severity in Severity) + ".",
+        prose("""Rules can emit custom events. Their types start with `plugin.` and the name of the
+            rule's pack, or `plugin.user` for rules in your rules folder."""),
+        "Severities: " + ", ".join(f"`{severity.value}`" for severity in Severity) + ".",
     )
 
 
 def _name(type_: str) -> str:
-    found = [name for name, value in vars(events).items() if name.isupper() and value == type_]
-    return f"`{found[0]}`" if found else ""
+    names = [name for name, value in vars(events).items() if name.isupper() and value == type_]
+    return f"`{names[0]}`" if names else ""

@@ -1,4 +1,4 @@
-"""expressions.md, of the operators and the schema of the blackboard."""
+"""Generates expressions.md from the operators and the blackboard schema."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from dodona.trees.language import expressions, schema
 from generating.writing import page, prose, table
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
-    "=": ("`(= a b)`", "Are they equal? `1` equals `1.0`; `1` does not equal `true`."),
-    "!=": ("`(!= a b)`", "Are they different?"),
-    "<": ("`(< 1 2 3)`", "Is each less than the next? Numbers with numbers, strings with strings."),
-    "<=": ("`(<= a b …)`", "Likewise, or equal."),
-    ">": ("`(> a b …)`", "Is each greater than the next?"),
-    ">=": ("`(>= a b …)`", "Likewise, or equal."),
-    "and": ("`(and a b …)`", "The first that is false, else the last. The rest is not evaluated."),
-    "or": ("`(or a b …)`", "The first that is true, else the last. The rest is not evaluated."),
-    "not": ("`(not a)`", "True when it is false."),
+    "=": ("`(= a b)`", "True if equal. `1` equals `1.0`; `1` does not equal `true`."),
+    "!=": ("`(!= a b)`", "True if not equal."),
+    "<": ("`(< 1 2 3)`", "True if strictly ascending. All numbers, or all strings."),
+    "<=": ("`(<= a b …)`", "True if ascending or equal."),
+    ">": ("`(> a b …)`", "True if strictly descending."),
+    ">=": ("`(>= a b …)`", "True if descending or equal."),
+    "and": ("`(and a b …)`", "The first false value, or the last value. Short-circuits."),
+    "or": ("`(or a b …)`", "The first true value, or the last value. Short-circuits."),
+    "not": ("`(not a)`", "True if the value is false."),
     "+": ("`(+ 1 2 3)`", "The sum."),
-    "-": ("`(- 5 2)` `(- 5)`", "The difference; of one number, its negative."),
+    "-": ("`(- 5 2)` `(- 5)`", "The difference. With one number, its negation."),
     "*": ("`(* 2 3 …)`", "The product."),
     "/": ("`(/ 1 2)`", "The quotient, always a float. Dividing by zero is an error."),
     "mod": ("`(mod 7 3)`", "The remainder, with the sign of the divisor."),
     "min": ("`(min a b …)`", "The smallest number."),
     "max": ("`(max a b …)`", "The greatest number."),
-    "length": ("`(length a)`", "Of a string, list or map; of nil, 0."),
-    "in": ("`(in item list)`", "Is it in the list, among the map's keys, or part of the string?"),
+    "length": ("`(length a)`", "The length of a string, list or map. 0 for nil."),
+    "in": ("`(in item list)`", "True if a list contains the item, a map the key, or a string it."),
     "get": (
         "`(get map :key default)`",
-        "What is there; else the default, else nil. Lists by index.",
+        "The value of a key, or of an index of a list. If missing, the default or nil.",
     ),
 }
 
 TYPE_MEANINGS: Mapping[str, str] = {
-    "any": "anything",
+    "any": "any value",
     "string": "a string",
-    "integer": "a whole number",
-    "number": "a whole number or a float",
+    "integer": "an integer",
+    "number": "an integer or a float",
     "boolean": "`true` or `false`",
     "list": "a list",
     "map": "a map",
@@ -44,66 +44,67 @@ TYPE_MEANINGS: Mapping[str, str] = {
 
 
 def expressions_page() -> str:
+    """Return the text of expressions.md."""
     intro = (expressions.__doc__ or "").partition("\n\n")[2].strip()
     return page(
         "# Expressions and the blackboard",
-        prose(f"""Expressions are values of options, tests of conditions and guards, and arguments
-            of leaves. They read the blackboard and change nothing. {intro}"""),
+        prose(f"""Expressions are used as option values, as tests of conditions and guards, and as
+            arguments of leaves. They read the blackboard and have no side effects. {intro}"""),
         "## Values",
         table(
-            ("written", "value"),
+            ("syntax", "value"),
             [
                 ('`42` `0.5` `"text"` `true` `false` `nil`', "itself"),
                 ("`:word`", 'the string `"word"`'),
-                ('`[1 "two"]` `{:key 1}`', "a list, a map; their values are expressions"),
-                ("`'form`", "the form as data: names are strings"),
-                ("`(blackboard :key)`", "what is on the blackboard; an error when nothing is"),
+                ('`[1 "two"]` `{:key 1}`', "a list, a map; their elements are expressions"),
+                ("`'form`", "the form as data: names become strings"),
+                ("`(blackboard :key)`", "the value on the blackboard; an error if there is none"),
                 ("`(OPERATOR a …)`", "see below"),
             ],
         ),
         "## Operators",
         table(
-            ("operator", "arguments", "written", "value"),
+            ("operator", "arguments", "example", "value"),
             [
                 (f"`{name}`", _count(least, most), *MEANINGS[name])
                 for name, (least, most, _) in expressions.OPERATORS.items()
             ],
         ),
-        prose("""A wrong value, such as `(< 1 "two")`, fails the node with an `ExpressionError`.
-            When all parts are literals it is an error of loading."""),
+        prose("""An invalid value, such as in `(< 1 "two")`, fails the node with an
+            `ExpressionError`. If all operands are literals, the tree does not load."""),
         "## Blackboard schema",
         "```lisp\n" + _schema_example() + "\n```",
-        prose("""A key is written with its default, or with a map of `:type`, `:default`, `:scope`
-            and `:doc`. A default gives the key its type; `nil` means any. Every key takes
-            `nil`."""),
+        prose("""Declare a key with its default, or with a map of `:type`, `:default`, `:scope` and
+            `:doc`. The type of a key is the type of its default; `nil` means any type. Every key
+            accepts `nil`."""),
         table(
-            ("type", "takes"),
+            ("type", "accepts"),
             [(f"`:{name}`", TYPE_MEANINGS[name]) for name in schema.TYPES],
         ),
         table(
-            ("scope", "lives"),
+            ("scope", "lifetime"),
             [
                 (
                     "`:tree`",
-                    "as long as the run; shared with the trees it uses. The default of a tree",
+                    "the run; shared with the trees it uses. The default of a tree",
                 ),
                 (
                     "`:subtree`",
-                    "from start to end of the subtree. The default of an inline subtree",
+                    "one execution of the subtree. The default of an inline subtree",
                 ),
                 (
                     "`:global`",
-                    "from run to run, where the host keeps it: read first, written last",
+                    "across runs, in the host's store; read at the start, written at the end",
                 ),
             ],
         ),
-        prose("""Keys that nobody declares can be written as well; reading one that has never been
-            written is an error. `dodona tree check` warns about undeclared keys."""),
+        prose("""Undeclared keys can be written too. Reading a key that was never written is an
+            error. `dodona tree check` warns about undeclared keys."""),
         "## Reserved keys",
-        prose("""Keys that start with `_` are written by the runtime. Reading one that it has not
+        prose("""The runtime writes the keys that start with `_`. A reserved key that it has not
             written is `nil`."""),
         table(
-            ("key", "holds"),
+            ("key", "value"),
             [(f"`:{name}`", meaning) for name, meaning in schema.RESERVED_KEYS.items()],
         ),
     )
@@ -117,6 +118,6 @@ def _count(least: int, most: int | None) -> str:
 
 def _schema_example() -> str:
     text = (schema.__doc__ or "").partition("\n\n")[2].strip().splitlines()
-    written = [line.partition("  ")[::2] for line in text]
-    width = max(len(form) for form, _ in written)
-    return "\n".join(f"{form.ljust(width)}  ; {meaning.strip()}" for form, meaning in written)
+    lines = [line.partition("  ")[::2] for line in text]
+    width = max(len(form) for form, _ in lines)
+    return "\n".join(f"{form.ljust(width)}  ; {meaning.strip()}" for form, meaning in lines)

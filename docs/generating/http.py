@@ -1,4 +1,4 @@
-"""http.md, of the OpenAPI document."""
+"""Generates http.md from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -13,134 +13,130 @@ from dodona.gateway.settings import GatewaySettings
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
 
-# Every operation can fail so; it is said once.
-EVERYWHERE = ("401", "403", "429", "500", "503")
+# Every operation can return these, so the page lists them once.
+COMMON_STATUSES = ("401", "403", "429", "500", "503")
 
 
 def http_page() -> str:
-    found = build_openapi()
-    gateway, rules = GatewaySection(), GatewaySettings()
+    """Return the text of http.md."""
+    document = build_openapi()
+    gateway, settings = GatewaySection(), GatewaySettings()
     return page(
-        "# HTTP",
-        prose(f"""`dodona up` listens at `http://{gateway.host}:{gateway.port}`. This page is made
-            of its OpenAPI document, which it serves at `/api/openapi.json`. [How to ask a
-            question](../how-to/ask-a-question.md) shows the routes in use; `/` is a page to ask
-            from."""),
-        prose(f"""On this machine no token is needed. Elsewhere, and through a proxy, every
-            request but `/healthz` carries one: `Authorization: Bearer dod_…`
-            ([how](../how-to/give-others-access.md)). The scope that it needs is named with each route:
-            {_scopes()}."""),
-        prose("""A body is a JSON object, sent with `Content-Type: application/json`. Fields and
-            parameters that are not named here are refused, with the name that may have been
-            meant."""),
+        "# HTTP API",
+        prose(f"""`dodona up` listens on `http://{gateway.host}:{gateway.port}`. This page is
+            generated from its OpenAPI document, available at `/api/openapi.json`. [How to ask a
+            question](../how-to/ask-a-question.md) shows the API in use. `/` is a web page to ask
+            questions."""),
+        prose(f"""Requests from this machine need no token. Requests from other machines or through
+            a proxy need one, except `/healthz`: `Authorization: Bearer dod_…`
+            ([how](../how-to/give-others-access.md)). Each route states the scope it requires.
+            Scopes: {_scopes()}."""),
+        prose("""A request body is a JSON object, sent with `Content-Type: application/json`.
+            Unknown fields and parameters are rejected; the error suggests a similar name."""),
         table(
-            ("route", "what it does"),
+            ("route", "description"),
             [
-                (f"[`{name}`](#{_anchor(name)})", told["summary"])
-                for name, told in operations(found)
+                (f"[`{name}`](#{_anchor(name)})", operation["summary"])
+                for name, operation in operations(document)
             ],
         ),
-        *(_operation(name, told) for name, told in operations(found)),
+        *(_operation(name, operation) for name, operation in operations(document)),
         "## Errors",
         prose("""An error is `{"error": {"code", "message", "hint"}}`, with the status of [its
-            class](errors.md). Every route can answer 401, when a token is missing or wrong, 403,
-            when its scope is not enough, another web site asks or `Host` is not ours
-            ([why](../explanation/security.md#who-may-ask)), 429 and 503, when it is too much, with
-            `Retry-After`, and 500, a fault of ours."""),
+            class](errors.md). Every route can return 401 (missing or invalid token), 403
+            (insufficient scope, a request from another web site, or an unknown `Host`:
+            [why](../explanation/security.md#who-may-ask)), 429 and 503 (too many requests, with
+            `Retry-After`), and 500 (internal error)."""),
         "## Streams",
-        prose(f"""Streams are server-sent events. Of a run's, each `id:` is the `seq` of its
-            [chunk](chunks.md). After {rules.heartbeat_interval:g} seconds of silence a comment shows that
-            the line is alive. A stream that ends without `done` or `error` was cut: come back with
-            `Last-Event-ID`. When nothing more will come, the answer is 204, by which an
-            `EventSource` knows to stop."""),
+        prose(f"""Streams are server-sent events. In the stream of a run, `id:` is the `seq` of the
+            [chunk](chunks.md). After {settings.heartbeat_interval:g} seconds without an event, the
+            gateway sends a comment as a heartbeat. A stream that ends without `done` or `error` was
+            interrupted: reconnect with `Last-Event-ID`. If nothing more will follow, the response
+            is 204, which stops an `EventSource`."""),
         "## Limits",
         table(
-            ("limit", "at most"),
+            ("limit", "maximum"),
             [
-                ("address and headers", f"{rules.max_head_bytes:,} bytes"),
-                ("the head of a request", f"{rules.head_timeout:g} seconds until it is there"),
-                (
-                    "a body",
-                    f"{rules.max_body_bytes:,} bytes, within {rules.body_timeout:g} seconds",
-                ),
+                ("URL and headers", f"{settings.max_head_bytes:,} bytes"),
+                ("time to send the headers", f"{settings.head_timeout:g} seconds"),
+                ("body", f"{settings.max_body_bytes:,} bytes"),
+                ("time to send the body", f"{settings.body_timeout:g} seconds"),
             ],
         ),
-        prose("""How often callers may ask, and how much at once, is set in
-            [`[gateway]`](config.md#gateway)."""),
+        "Set rate limits and concurrency limits in [`[gateway]`](config.md#gateway).",
         "## Schemas",
-        *_schemas(found["components"]["schemas"]),
+        *_schemas(document["components"]["schemas"]),
     )
 
 
-def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each with its name, such as `GET /api/runs`, in the order of the document."""
-    for path, methods in found["paths"].items():
-        for method, told in methods.items():
-            yield f"{method.upper()} {path}", told
+def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each operation with its name, such as `GET /api/runs`, in document order."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
 
 
-def _operation(name: str, told: Mapping[str, Any]) -> str:
-    parts = [f"## {name}", f"{told['summary']} {_needs(told)}"]
-    if "parameters" in told:
-        parts.append(
-            table(("parameter", "in", "takes", ""), [*map(_parameter, told["parameters"])])
-        )
-    if "requestBody" in told:
-        schema = told["requestBody"]["content"]["application/json"]["schema"]
-        parts.append(f"The body is a {takes(schema)}.")
-    parts.append(table(("status", "answer"), [*_answers(told["responses"])]))
+def _operation(name: str, operation: Mapping[str, Any]) -> str:
+    parts = [f"## {name}", f"{operation['summary']} {_required_scope(operation)}"]
+    if "parameters" in operation:
+        rows = [*map(_parameter, operation["parameters"])]
+        parts.append(table(("parameter", "in", "type", ""), rows))
+    if "requestBody" in operation:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        parts.append(f"Request body: {takes(schema)}.")
+    parts.append(table(("status", "response"), [*_responses(operation["responses"])]))
     return "\n\n".join(parts)
 
 
-def _needs(told: Mapping[str, Any]) -> str:
-    """The scope of an operation, in words."""
-    if not told["security"]:
-        return "Open to all."
-    scopes = told["security"][-1][TOKEN_SCHEME]
-    return f"Needs scope `{scopes[0]}`." if scopes else "Any token will do."
+def _required_scope(operation: Mapping[str, Any]) -> str:
+    if not operation["security"]:
+        return "Needs no token."
+    scopes = operation["security"][-1][TOKEN_SCHEME]
+    return f"Requires the scope `{scopes[0]}`." if scopes else "Accepts any token."
 
 
 def _scopes() -> str:
-    return "; ".join(f"`{scope}` is to {about}" for scope, about in SCOPES.items())
+    return "; ".join(f"`{scope}` ({text})" for scope, text in SCOPES.items())
 
 
-def _parameter(told: Mapping[str, Any]) -> tuple[str, ...]:
-    schema = {**told["schema"], "description": told["description"]}
-    return f"`{told['name']}`", told["in"], takes(told["schema"]), about(schema)
+def _parameter(parameter: Mapping[str, Any]) -> tuple[str, ...]:
+    schema = {**parameter["schema"], "description": parameter["description"]}
+    return f"`{parameter['name']}`", parameter["in"], takes(parameter["schema"]), about(schema)
 
 
-def _answers(responses: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _responses(responses: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     failures: list[str] = []
-    for status, told in responses.items():
+    for status, response in responses.items():
         if status >= "400":
-            failures += [f"{status} {told['description']}"] if status not in EVERYWHERE else []
+            if status not in COMMON_STATUSES:
+                failures.append(f"{status} {response['description']}")
             continue
-        for media, content in told.get("content", {"": {}}).items():
-            what = takes(_shown(content["schema"])) if content else ""
-            sort = f", as `{media}`" if media not in ("", "application/json") else ""
-            yield status, f"{told['description']} {what}{sort}".strip()
+        for media, content in response.get("content", {"": {}}).items():
+            schema = takes(_event_schema(content["schema"])) if content else ""
+            suffix = f", as `{media}`" if media not in ("", "application/json") else ""
+            yield status, f"{response['description']} {schema}{suffix}".strip()
     if failures:
         yield "4xx, 5xx", "; ".join(failures)
 
 
-def _shown(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a stream, what each of its events carries."""
+def _event_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of each event of a stream; any other schema unchanged."""
     data = schema.get("properties", {}).get("data", {})
     return data.get("contentSchema", schema)
 
 
-def _schemas(found: Mapping[str, Any]) -> Iterator[str]:
-    for name, schema in found.items():
+def _schemas(schemas: Mapping[str, Any]) -> Iterator[str]:
+    for name, schema in schemas.items():
         if "oneOf" in schema:
             text = "One of " + ", ".join(takes(each) for each in schema["oneOf"]) + "."
         elif "properties" in schema:
             text = fields(schema)
         else:
             text = takes(schema).capitalize() + "."
-        said = f"{schema['description']}\n\n" if "description" in schema else ""
-        yield f"### {name}\n\n{said}{text}"
+        description = f"{schema['description']}\n\n" if "description" in schema else ""
+        yield f"### {name}\n\n{description}{text}"
 
 
 def _anchor(name: str) -> str:
-    kept = [c for c in name.lower() if c.isalnum() or c in "_- "]
-    return "".join(kept).replace(" ", "-")
+    characters = [c for c in name.lower() if c.isalnum() or c in "_- "]
+    return "".join(characters).replace(" ", "-")

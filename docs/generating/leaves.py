@@ -1,4 +1,4 @@
-"""leaves.md, of what the agent's trees may name."""
+"""Generates leaves.md from the registry of the agent's leaves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from generating.writing import page, prose, table
 
 
 def leaves_page() -> str:
+    """Return the text of leaves.md."""
     return page(
-        "# Leaves of the agent",
-        prose("""What `oracle.lisp`, or [a tree of your own](../how-to/change-the-tree.md), may
-            name: leaves by `:fn` or by their own name, decorators by `(decorator NAME CHILD)`. They
-            are small functions in `dodona.agent.leaves`."""),
-        prose("""*Pure* leaves read and write the blackboard, and run again when a run is resumed. A
-            *step* is journalled: what it left is applied, and it is not done again. The effect says
-            what becomes of a step that a crash has cut: `none` and `keyed` are done again, `once`
-            is not. [Write leaves](../how-to/write-leaves.md) tells more."""),
+        "# Agent leaves",
+        prose("""The functions that `oracle.lisp` and [custom trees](../how-to/change-the-tree.md)
+            can use: leaves by `:fn` or by name, decorators as `(decorator NAME CHILD)`. They are in
+            `dodona.agent.leaves`."""),
+        prose("""A *pure* leaf only reads and writes the blackboard. It runs again when a run is
+            resumed. A *step* is recorded in the journal: on resume, its result is applied and it
+            does not run again. The effect says how to resume a step that a crash interrupted:
+            `none` and `keyed` run again, `once` does not. See [how to write
+            leaves](../how-to/write-leaves.md)."""),
         table(
-            ("leaf", "sort", "effect", "reads", "writes", "what it does"),
+            ("leaf", "kind", "effect", "reads", "writes", "description"),
             [_row(leaf) for leaf in REGISTRY.leaves.values()],
         ),
         "## Decorators",
         table(
-            ("decorator", "sort", "effect", "reads", "writes", "what it does"),
+            ("decorator", "kind", "effect", "reads", "writes", "description"),
             [_row(decoration.enter) for decoration in REGISTRY.decorations.values()],
         ),
     )
@@ -44,7 +46,7 @@ def _row(leaf: Leaf) -> tuple[str, ...]:
 
 def _effect(leaf: Leaf) -> str:
     if leaf.effect_of is not None:
-        return "of what is called"
+        return "depends on the call"
     return f"`{leaf.effect.value}`" if leaf.step else ""
 
 

@@ -1,4 +1,4 @@
-"""metrics.md, of what is measured."""
+"""Generates metrics.md from the metrics registry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from generating.writing import page, prose, table
 
 
 def metrics_page() -> str:
+    """Return the text of metrics.md."""
     rows = [
         (
             f"`{family.name}`",
@@ -18,15 +19,15 @@ def metrics_page() -> str:
     ]
     return page(
         "# Metrics",
-        prose("""`GET /metrics` answers with these, in the text format of Prometheus, to whoever
-            has scope `admin`. [How to run Dodona as a service](../how-to/run-as-a-service.md)
-            shows what to look at."""),
-        table(("metric", "kind", "labels", "what it counts"), rows),
-        prose(f"""No label holds a user, a session, a run or a path. Names that others choose have
-            an end: the first {MAX_MODELS} models and the first {MAX_AGENTS} agents have series of
-            their own, and so has every tool that there is; all others are counted as `other`. No
-            metric has more than {MAX_SERIES:,} series."""),
-        prose("""Numbers are those of one process, from its start. `dodona_lanes_waiting` and
-            `dodona_budget_used_ratio` are read from the store, so they are those of all processes
-            that share it. Latencies are histograms: `histogram_quantile` gives percentiles."""),
+        prose("""`GET /metrics` returns these metrics in the Prometheus text format. It requires
+            the scope `admin`. [How to run Dodona as a service](../how-to/run-as-a-service.md)
+            shows which ones to watch."""),
+        table(("metric", "type", "labels", "description"), rows),
+        prose(f"""No label contains a user, session, run or path. Label values are bounded: the
+            first {MAX_MODELS} models, the first {MAX_AGENTS} agents and all registered tools have
+            separate series; all others count as `other`. No metric has more than {MAX_SERIES:,}
+            series."""),
+        prose("""Values are per process, since its start. `dodona_lanes_waiting` and
+            `dodona_budget_used_ratio` are read from the store and cover all processes that share
+            it. Latencies are histograms: use `histogram_quantile` for percentiles."""),
     )

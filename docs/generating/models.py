@@ -1,4 +1,4 @@
-"""models.md, of the providers, and what is known of their models."""
+"""Generates models.md from the providers and the model catalogue."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from generating.writing import page, prose, table
 
 
 def models_page() -> str:
+    """Return the text of models.md."""
     return page(
         "# Models",
-        prose("""[How to choose a model](../how-to/choose-a-model.md) tells which of these is
-            taken, [how to call a model](../how-to/call-a-model.md) how to call one from
+        prose("""[How to choose a model](../how-to/choose-a-model.md) explains which model Dodona
+            uses, and [how to call a model](../how-to/call-a-model.md) how to call one from
             Python."""),
         "## Providers",
-        prose("""In this order they are looked for when no provider is set. `base_url` replaces the
-            address; `openai-compatible` has none of its own. A key is the first of its variables
-            that is set, else what is in `~/.dodona/credentials/PROVIDER`."""),
+        prose("""If no provider is set, Dodona tries them in this order. `base_url` replaces the
+            URL, and is required for `openai-compatible`. The key is the first variable that is set,
+            or the content of `~/.dodona/credentials/PROVIDER`."""),
         table(
-            ("provider", "wire", "address", "key", "default model"),
+            ("provider", "protocol", "URL", "key", "default model"),
             [
                 *map(_provider, PROVIDERS.values()),
-                ("`extractive`", "none", "", "none needed", "`extractive`"),
-                ("`scripted`", "none", "", "none needed", "a file of answers must be named"),
+                ("`extractive`", "none", "", "not needed", "`extractive`"),
+                ("`scripted`", "none", "", "not needed", "required: a file of answers"),
             ],
         ),
-        prose(f"""`{THINKING_SUFFIX}` behind the name of a model, or `thinking` in a request, adds this to
-            what is sent:"""),
+        prose(f"""`{THINKING_SUFFIX}` after the model name, or `thinking` in a request, adds these
+            parameters to the request:"""),
         table(("provider", "with thinking", "without"), [*map(_thinking, PROVIDERS.values())]),
-        prose("""OpenAI's models from GPT 5.2 on take no tools while they reason: with tools they
-            are told `"reasoning_effort":"none"`."""),
+        prose("""OpenAI models from GPT 5.2 on do not accept tools while they reason: with tools,
+            Dodona sends `"reasoning_effort":"none"`."""),
         "## Context sizes",
-        prose(f"""A name is looked up as it stands, then without vendor, date and variant, then in
-            the list of genai-prices that Dodona was installed with, then by the longest beginning
-            in this table. A model that nobody knows is taken to have
-            {catalogue.DEFAULT_CONTEXT_SIZE:,} tokens. An answer may have as many tokens as the
-            last column says for the longest beginning of the name; where it says nothing, nobody
-            does."""),
+        prose(f"""Dodona looks up the exact name, then the name without vendor, date and variant,
+            then the installed genai-prices data, then the longest matching prefix in this table. An
+            unknown model is assumed to have {catalogue.DEFAULT_CONTEXT_SIZE:,} tokens. The maximum
+            output is that of the longest matching prefix; if the last column is empty, it is not
+            known."""),
         table(
-            ("model", "tokens of context", "longest answer"),
+            ("model", "context size in tokens", "maximum output"),
             [_size(name, size) for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()],
         ),
         "## Limits",
-        "How long a provider may take is [set in the config](config.md#agenttimeouts).",
+        "Set the timeouts of a provider [in the config](config.md#agenttimeouts).",
         table(
-            ("limit", "at most"),
+            ("limit", "maximum"),
             [
-                ("one answer", f"{wire.MAX_ANSWER_BYTES:,} bytes"),
-                ("one event of a stream", f"{sse.MAX_EVENT_BYTES:,} bytes"),
-                ("what Anthropic is asked for if nobody says", f"{DEFAULT_MAX_TOKENS:,} tokens"),
+                ("answer", f"{wire.MAX_ANSWER_BYTES:,} bytes"),
+                ("event of a stream", f"{sse.MAX_EVENT_BYTES:,} bytes"),
+                ("output of Anthropic models by default", f"{DEFAULT_MAX_TOKENS:,} tokens"),
                 ("… with thinking", f"{DEFAULT_MAX_TOKENS_THINKING:,} tokens"),
-                ("pause before another try", f"{fallback.MAX_BACKOFF_SECONDS:g} seconds"),
-                ("pause at the provider's demand", f"{fallback.MAX_WAIT_SECONDS:g} seconds"),
-                ("rest of a model that failed twice", f"{fallback.COOLDOWN_SECONDS:g} seconds"),
+                ("delay before a retry", f"{fallback.MAX_BACKOFF_SECONDS:g} seconds"),
+                ("delay requested by the provider", f"{fallback.MAX_WAIT_SECONDS:g} seconds"),
+                ("cooldown after two failures", f"{fallback.COOLDOWN_SECONDS:g} seconds"),
             ],
         ),
     )
@@ -70,9 +70,9 @@ def _provider(row: Provider) -> tuple[str, ...]:
     return (
         f"`{row.name}`",
         row.wire,
-        f"`{row.base_url}`" if row.base_url else "must be set",
-        key or "none needed",
-        f"`{row.default_model}`" if row.default_model else "the server's first",
+        f"`{row.base_url}`" if row.base_url else "required",
+        key or "not needed",
+        f"`{row.default_model}`" if row.default_model else "the server's first model",
     )
 
 
@@ -81,10 +81,13 @@ def _thinking(row: Provider) -> tuple[str, ...]:
     budget = ""
     if row.wire == "anthropic":
         on = '"thinking":{"type":"adaptive","display":"summarized"}'
-        budget = f"; up to 4.5 a budget: half of `max_tokens`, at least {MIN_THINKING_BUDGET:,}"
+        budget = (
+            "; for models up to 4.5, a budget of half of `max_tokens`, at least "
+            f"{MIN_THINKING_BUDGET:,}"
+        )
     return f"`{row.name}`", f"`{on}`{budget}", f"`{off}`" if off else ""
 
 
 def _size(name: str, size: int) -> tuple[str, ...]:
-    longest = catalogue.model_facts(name).max_output
-    return f"`{name}`", f"{size:,}", f"{longest:,}" if longest else ""
+    max_output = catalogue.model_facts(name).max_output
+    return f"`{name}`", f"{size:,}", f"{max_output:,}" if max_output else ""

@@ -1,4 +1,4 @@
-"""nodes.md, of the kinds of nodes and what their modules say of them."""
+"""Generates nodes.md from the node kinds and the docstrings of their modules."""
 
 from __future__ import annotations
 
@@ -16,57 +16,59 @@ from generating.writing import page, prose, table
 
 
 def docstring(module: ModuleType) -> str:
+    """Return the docstring of a module, with links to the section on leaves."""
     text = module.__doc__ or ""
     return text.replace("leaf.py", "[Leaves](#leaves)").strip()
 
 
 def modules() -> Iterator[ModuleType]:
-    """The modules of nodes."""
-    for found in pkgutil.iter_modules(nodes.__path__):
-        yield importlib.import_module(f"{nodes.__name__}.{found.name}")
+    """Yield the modules that define nodes."""
+    for info in pkgutil.iter_modules(nodes.__path__):
+        yield importlib.import_module(f"{nodes.__name__}.{info.name}")
 
 
 def homes() -> dict[str, list[NodeKind]]:
-    """The kinds of the language by the module that defines them, in the order of KINDS."""
+    """Return the node kinds by the module that defines them, in the order of KINDS."""
     owners = {
         id(value): module.__name__
         for module in modules()
         for value in vars(module).values()
         if isinstance(value, NodeKind)
     }
-    found: dict[str, list[NodeKind]] = {}
+    kinds_by_module: dict[str, list[NodeKind]] = {}
     for kind in KINDS:
-        found.setdefault(owners[id(kind)], []).append(kind)
-    return found
+        kinds_by_module.setdefault(owners[id(kind)], []).append(kind)
+    return kinds_by_module
 
 
 def nodes_page() -> str:
+    """Return the text of nodes.md."""
     sections = [_node_section(home, kinds) for home, kinds in homes().items()]
     return page(
         "# Nodes",
-        prose("""Every node of the language. A node is written `(KIND NAME :option VALUE CHILD …)`;
-            the name is optional and is what traces, paths and journal keys call it. A number may
+        prose("""All nodes of the language. A node is written `(KIND NAME :option VALUE CHILD …)`.
+            The optional name identifies the node in traces, paths and journal keys. A number can
             be a literal or an [expression](expressions.md)."""),
         prose("""A tree is written `(tree "name" :description "text" :blackboard-schema {…} NODE
-            :finally NODE)`. `:finally` runs whatever ended the tree: success, failure, a timeout
-            or a cancellation."""),
+            :finally NODE)`. `:finally` runs at the end in every case: success, failure, timeout or
+            cancellation."""),
         table(
-            ("node", "takes", "what it does"),
+            ("node", "takes", "description"),
             [(f"`{kind.name}`", _takes(kind), kind.summary) for kind in KINDS],
         ),
         *sections,
         "## Leaves",
         _body(docstring(leaf)),
-        "[How to write leaves](../how-to/write-leaves.md) tells how to register them.",
+        "[How to write leaves](../how-to/write-leaves.md) shows how to register them.",
         "## Limits",
         table(
-            ("limit", "at most"),
+            ("limit", "maximum"),
             [
-                ("forms in each other", f"{loader.MAX_FORM_DEPTH:,} deep"),
-                ("nodes in each other, subtrees included", f"{program.MAX_DEPTH:,} deep"),
-                ("nodes of a tree, subtrees included", f"{program.MAX_PLACES:,}"),
-                ("keys of one scope of the blackboard", f"{blackboard.MAX_KEYS:,}"),
-                ("length of one value", f"{blackboard.MAX_LENGTH:,}"),
+                ("nesting of forms", f"{loader.MAX_FORM_DEPTH:,} levels"),
+                ("nesting of nodes, including subtrees", f"{program.MAX_DEPTH:,} levels"),
+                ("nodes per tree, including subtrees", f"{program.MAX_PLACES:,}"),
+                ("keys per blackboard scope", f"{blackboard.MAX_KEYS:,}"),
+                ("length of a value", f"{blackboard.MAX_LENGTH:,}"),
             ],
         ),
     )
@@ -81,12 +83,12 @@ def _node_section(home: str, kinds: list[NodeKind]) -> str:
     parts += [_sentence(first)] if not rest else [_sentence(first), rest]
     options = [row for kind in kinds for row in _options(kind)]
     if options:
-        parts.append(table(("option", "takes", ""), options))
+        parts.append(table(("option", "type", ""), options))
     return "\n\n".join(parts)
 
 
 def _forms(syntax: str) -> str:
-    """`(a), (b)` on lines of their own."""
+    """Put each form of `(a), (b)` on a separate line."""
     return syntax.replace("), (", ")\n(")
 
 
@@ -121,11 +123,11 @@ def _options(kind: NodeKind) -> Iterator[tuple[str, str, str]]:
     for name, option in kind.options.items():
         yield f"`:{name}`", _option(option), "required" if option.required else ""
     if kind.allows_extra_options:
-        what = "a key to write" if kind.binds is None else "an argument of the leaf"
-        yield "`:…`", "a value", what
+        meaning = "a key to write" if kind.binds is None else "an argument of the leaf"
+        yield "`:…`", "a value", meaning
 
 
 def _option(option: Option) -> str:
     if option.value_type == "choice":
-        return ", ".join(f"`:{choice}`" for choice in option.choices) + "; the first if left out"
+        return ", ".join(f"`:{choice}`" for choice in option.choices) + "; default: the first"
     return str(option)

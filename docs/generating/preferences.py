@@ -1,4 +1,4 @@
-"""settings.md, of what users set for themselves."""
+"""Generates settings.md from the settings of a user."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from generating.schemas import takes
 from generating.writing import page, prose, table
 
 MEANINGS: Final[Mapping[str, str]] = {
-    "oracle_model": "The model that answers; empty is the configured one.",
-    "subagent_model": "The model of the Librarian; empty is the one that answers.",
-    "thinking_enabled": "Whether models that can think do so, unless the question says otherwise.",
-    "librarian_timeout": "Seconds that the Librarian may take for one task.",
-    "max_context_nodes": "How many earlier runs a question takes along at most.",
-    "max_iterations": "How many turns a run may have.",
-    "soft_warning_percent": "The part of its turns after which a run is warned, in percent.",
-    "token_budget": "How many tokens a run may use, without those read from a provider's cache.",
-    "token_warning_percent": "The part of its tokens after which a run is warned, in percent.",
-    "timeout_seconds": "How long a run may take.",
-    "max_tool_calls_per_turn": "How many tools are called in one turn; calls beyond get an error.",
-    "max_parallel_tools": "How many of them at once.",
+    "oracle_model": "The model that answers. Empty means the configured model.",
+    "subagent_model": "The model of the Librarian. Empty means the model that answers.",
+    "thinking_enabled": "Enable thinking in models that support it. A question can override this.",
+    "librarian_timeout": "The timeout of a Librarian task, in seconds.",
+    "max_context_nodes": "The maximum number of earlier runs in a prompt.",
+    "max_iterations": "The maximum number of turns per run.",
+    "soft_warning_percent": "The percentage of turns after which the run gets a warning.",
+    "token_budget": "The maximum number of tokens per run, not counting tokens read from the "
+    "provider's cache.",
+    "token_warning_percent": "The percentage of tokens after which the run gets a warning.",
+    "timeout_seconds": "The timeout of a run, in seconds.",
+    "max_tool_calls_per_turn": "The maximum number of tool calls per turn. Further calls fail.",
+    "max_parallel_tools": "The maximum number of concurrent tool calls.",
 }
 
 
 def settings_page() -> str:
+    """Return the text of settings.md."""
     schema = build_openapi()["components"]["schemas"]["Settings"]["properties"]
     rows = [
         (f"`{name}`", takes(schema[name]), _shown(default), MEANINGS[name])
         for name, default in ModelSettings().as_dict().items()
     ]
     return page(
-        "# Settings of a user",
-        prose("""Which models answer a user, and within which limits. They are kept in the store:
-            `GET` and `PATCH /api/settings` read and change them ([how to set
-            limits](../how-to/set-limits.md)). What nobody has set has its default. A run keeps the
-            settings it began with. What belongs to the installation is in [the config
-            file](config.md)."""),
-        table(("setting", "takes", "default", ""), rows),
+        "# User settings",
+        prose("""Each user's models and run limits. They are in the store: read and change them
+            with `GET` and `PATCH /api/settings` ([how to set limits](../how-to/set-limits.md)). A
+            run keeps the settings it started with. The settings of the installation are in [the
+            config file](config.md)."""),
+        table(("setting", "type", "default", ""), rows),
     )
 
 

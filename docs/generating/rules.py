@@ -1,4 +1,4 @@
-"""rules.md, of what shall happen when something happens."""
+"""Generates rules.md from the built-in rules and the models of rule files."""
 
 from __future__ import annotations
 
@@ -16,120 +16,122 @@ from generating.sections import keys
 from generating.writing import page, prose, table
 
 HOOKED: Final[Mapping[str, str]] = {
-    "on_query_start": "a question has come, before anything is done about it",
-    "on_turn_start": "the model is about to be asked",
-    "on_turn_end": "its calls were made, or the answer is there",
-    "on_tool_call": "a tool is about to be called: `deny` and `require_approval` work here alone",
-    "on_tool_complete": "a tool was called",
-    "on_tool_failure": "a call came to nothing",
-    "on_session_end": "the run is over",
+    "on_query_start": "a question arrived, before it is processed",
+    "on_turn_start": "before a model call",
+    "on_turn_end": "after the tool calls of a turn, or after the answer",
+    "on_tool_call": "before a tool call; only here can a rule `deny` or `require_approval`",
+    "on_tool_complete": "a tool call succeeded",
+    "on_tool_failure": "a tool call failed",
+    "on_session_end": "the run ended",
 }
 
 RULE: Final[Mapping[str, str]] = {
-    "name": "What people call it.",
-    "description": "What it is for.",
-    "condition": "In CEL, over `context` and `params`: it fires when this holds.",
-    "priority": "The highest is asked first; of several refusals the first is told.",
-    "enabled": "Is it on for those who say nothing?",
-    "core": "A user cannot turn it off.",
-    "once": "It fires at most once in a run.",
+    "name": "The rule's display name.",
+    "description": "What the rule is for.",
+    "condition": "A CEL expression over `context` and `params`. The rule fires if it is true.",
+    "priority": "Rules with a higher priority run first. If several deny a call, the model sees "
+    "the reason of the first.",
+    "enabled": "Enable the rule by default.",
+    "core": "Users cannot disable the rule.",
+    "once": "Fire at most once per run.",
 }
 
 PARAMETER: Final[Mapping[str, str]] = {
-    "type": "What values it takes.",
-    "min": "Of a number, the least.",
-    "max": "Of a number, the most.",
-    "default": "Its value for those who have set none.",
-    "description": "What it means.",
+    "type": "The parameter's type.",
+    "min": "The minimum of a number.",
+    "max": "The maximum of a number.",
+    "default": "The value for users who have not set one.",
+    "description": "What the parameter means.",
 }
 
 ACTIONS: Final[Mapping[str, str]] = {
-    "notify_self": "Tells the agent something, as its tool `notify_self` does.",
-    "log": "Writes a line to the log, as `dodona.rules`.",
-    "set_state": "Keeps a value for the rule's pack and this user, as `context.state.KEY`.",
-    "emit_event": "Lets another event happen, which subscribers and rules hear.",
-    "deny": "Refuses the call; the model reads why.",
-    "require_approval": "Asks a person first: see [how to](../how-to/approve-calls.md).",
-    "run_tree": "Lets a tree decide: it has the context as `context` on its blackboard, and sets "
-    "`notify`, `deny` or `state`.",
+    "notify_self": "Sends a notice to the agent, like the tool `notify_self`.",
+    "log": "Writes a line to the logger `dodona.rules`.",
+    "set_state": "Stores a value for the rule's pack and the user. Read it as `context.state.KEY`.",
+    "emit_event": "Emits another event for subscribers and rules.",
+    "deny": "Denies the tool call. The model sees the reason.",
+    "require_approval": "Requires a person's approval: see [how to](../how-to/approve-calls.md).",
+    "run_tree": "Runs a tree that decides. The context is `context` on the blackboard; the tree "
+    "sets `notify`, `deny` or `state`.",
 }
 
 ACTION: Final[Mapping[str, str]] = {
-    "kind": "Which action.",
-    "message": "A template.",
-    "reason": "A template.",
-    "priority": "How urgent it is.",
-    "category": "What it is about.",
-    "level": "Of the line.",
-    "key": "Under which name.",
-    "value": 'Any value; `{ cel = "…" }` computes one, and texts are templates.',
-    "type": "One that there is, or `plugin.PACK.` and a name.",
-    "severity": "How bad it is.",
-    "payload": "Values by name, as for `set_state`.",
-    "timeout_seconds": "How long to wait; by default "
+    "kind": "The action.",
+    "message": "The message. A template.",
+    "reason": "The reason. A template.",
+    "priority": "The priority of the notice.",
+    "category": "The category of the notice.",
+    "level": "The log level.",
+    "key": "The key of the value.",
+    "value": 'Any value. `{ cel = "…" }` computes the value; strings are templates.',
+    "type": "An existing event type, or `plugin.PACK.` followed by a name.",
+    "severity": "The severity of the event.",
+    "payload": "Values by name, as in `set_state`.",
+    "timeout_seconds": "Seconds to wait for an answer. Defaults to "
     "[`approvals.timeout_seconds`](config.md#approvals).",
-    "tree": "A file in `trees` beside the folder of rules.",
-    "seconds": "How long it may take.",
-    "max_ticks": "How many ticks it may take.",
-    "model": "May it ask the model? Then it has the leaves of the agent, and no tools.",
+    "tree": "A file in the folder `trees`, next to the rules folder.",
+    "seconds": "The timeout of the tree, in seconds.",
+    "max_ticks": "The maximum number of ticks.",
+    "model": "Allow model calls. The tree can then use the agent's leaves, but no tools.",
 }
 
 PACK: Final[Mapping[str, str]] = {
-    "description": "What it is for.",
-    "requires": 'Other packs, or `dodona`, with the versions that do: `dodona = ">=0.1"`.',
+    "description": "What the pack is for.",
+    "requires": 'Required versions of other packs or of `dodona`: `dodona = ">=0.1"`.',
 }
 
 CONTEXT: Final[Mapping[str, str]] = {
     "turn": "`number`, `max_iterations`, `tokens_used`, `token_budget`, `context_tokens`, "
     "`context_size`, `elapsed_seconds`, `timeout_seconds`",
-    "history": "`runs` of this conversation; of this run `tool_calls`, `failures` by tool, "
-    "`failures_in_a_row`",
-    "user": "`id`, and `settings`, the limits of a run",
+    "history": "`runs` (of this conversation), `tool_calls`, `failures` (by tool), "
+    "`failures_in_a_row` (of this run)",
+    "user": "`id`, `settings` (the run limits)",
     "project": "`id`",
-    "state": "what the rule's pack has kept for the user",
+    "state": "the values that the rule's pack has stored for the user",
     "event": "`type`, `source`, `severity`, `payload`",
-    "result": "after a call: `tool`, `call`, `characters`, `entries`, `failed`, `ms`, `text`",
+    "result": "after a tool call: `tool`, `call`, `characters`, `entries`, `failed`, `ms`, `text`",
 }
 
 
 def rules_page() -> str:
-    found = RuleBook().list()
+    """Return the text of rules.md."""
+    rules = RuleBook().list()
     return page(
         "# Rules",
-        prose("""A rule says what shall happen when something happens. Each is a TOML file. Your own
-            are in the folder [`rules.folder`](config.md#rules); what is saved there is used within
-            a second. `dodona rules check` tells what is wrong with one. A file that has become
-            wrong leaves its rule as it was. [How to write a rule](../how-to/write-a-rule.md) has
-            examples."""),
-        "## Shipped",
+        prose("""A rule runs an action when an event occurs and its condition is true. Each rule is
+            a TOML file. Your rules are in the folder [`rules.folder`](config.md#rules); changes
+            apply within a second. `dodona rules check` reports errors in rule files. While a
+            changed file is invalid, its previous version stays active. [How to write a
+            rule](../how-to/write-a-rule.md) has examples."""),
+        "## Built-in",
         table(
-            ("rule", "trigger", "what it does", "action", "fires", ""),
-            [_row(each) for each in found],
+            ("rule", "trigger", "description", "action", "fires", ""),
+            [_row(each) for each in rules],
         ),
-        "Their parameters, which each user may set:",
-        table(("parameter", "takes", "default", ""), [*_parameters(found)]),
+        "Each user can set the parameters of these rules:",
+        table(("parameter", "type", "default", ""), [*_parameters(rules)]),
         "## Triggers",
-        prose("""A hook, or a pattern of [events](events.md) such as `tool.call.*`."""),
+        "A trigger is a hook, or a pattern of [event types](events.md) such as `tool.call.*`.",
         table(
             ("hook", "event", "when"),
-            [(f"`{hook}`", f"`{HOOKS[hook]}`", told) for hook, told in HOOKED.items()],
+            [(f"`{hook}`", f"`{HOOKS[hook]}`", text) for hook, text in HOOKED.items()],
         ),
         "## File",
         f"### rule\n\n{keys(RuleFile.model_fields['rule'].annotation or object, RULE)}",
         f"### parameters.NAME\n\n{keys(RuleParameter, PARAMETER)}",
         *_actions(),
         "## Context",
-        prose("""What conditions and templates know. `context` has these parts; `params` has the
-            parameters, as the user has set them."""),
-        table(("context.", "what is in it"), [(f"`{p}`", told) for p, told in CONTEXT.items()]),
+        prose("""Conditions and templates can use `context`, with the parts below, and `params`,
+            the parameters with the user's values."""),
+        table(("context.", "contains"), [(f"`{part}`", text) for part, text in CONTEXT.items()]),
         "## Limits",
-        prose(f"""Rules decide, and the agent acts. A rule that fails is logged and does not fire.
-            A condition may use {MAX_EVALUATION_SECONDS:g} seconds of CPU time. Rules may emit events
-            that trigger other rules, at most {MAX_RULE_DEPTH} levels deep. If one rule blocks a
-            call, no other rule can allow it."""),
+        prose(f"""A rule that raises an error is logged and does not fire. A condition may use
+            {MAX_EVALUATION_SECONDS:g} seconds of CPU time. Rules may emit events that trigger other
+            rules, at most {MAX_RULE_DEPTH} levels deep. If one rule denies a call, no other rule
+            can allow it."""),
         "## Packs",
         prose("""A pack is a folder in [`rules.packs`](config.md#rules) with a manifest
-            `pack.toml`, and folders `rules`, `subscribers` and `trees`. Its rules are called
+            `pack.toml` and the folders `rules`, `subscribers` and `trees`. Its rules are named
             `PACK.ID`. Its settings, under `[settings.NAME]`, are parameters of all its rules."""),
         f"### pack\n\n{keys(PackFile.model_fields['pack'].annotation or object, PACK)}",
     )
@@ -141,17 +143,17 @@ def _row(rule: Mapping[str, Any]) -> tuple[str, ...]:
         f"`{rule['trigger']}`",
         rule["description"],
         f"`{rule['action']['kind']}`",
-        "once a run" if rule["once"] else "always",
+        "once per run" if rule["once"] else "always",
         "core" if rule["core"] else "",
     )
 
 
 def _parameters(rules: Any) -> Iterator[tuple[str, ...]]:
     for rule in rules:
-        for name, known in rule["parameters"].items():
-            takes = f"`{known['type']}` from {known['min']:,} to {known['max']:,}"
-            default = f"`{json.dumps(known['default'])}`"
-            yield f"`{rule['id']}.{name}`", takes, default, known["description"]
+        for name, parameter in rule["parameters"].items():
+            kind = f"`{parameter['type']}` from {parameter['min']:,} to {parameter['max']:,}"
+            default = f"`{json.dumps(parameter['default'])}`"
+            yield f"`{rule['id']}.{name}`", kind, default, parameter["description"]
 
 
 def _actions() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""JSON Schemas in words."""
+"""Formats JSON Schemas as text and tables."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from generating.writing import table
 Schema: TypeAlias = Mapping[str, Any]
 
 _WORDS: Final = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
     "boolean": "`true` or `false`",
-    "object": "an object",
+    "object": "object",
 }
 
 
 def fields(schema: Schema, *, only: tuple[str, ...] | None = None, page: str = "") -> str:
-    """A table of the fields of an object; links lead to `page`."""
+    """Format a table of the fields of an object. Links lead to `page`."""
     required = schema.get("required", ())
     closed = schema.get("additionalProperties") is False
     rows: list[tuple[str, ...]] = []
     for name, field in schema["properties"].items():
         if only is not None and name not in only:
             continue
-        need = "must be given" if closed and name in required else ""
-        left_out = "" if closed or name in required else "may be missing"
-        rows.append((f"`{name}`", takes(field, page=page), need or left_out, about(field)))
-    return table(("field", "is", "", ""), rows)
+        presence = "required" if closed and name in required else ""
+        if not closed and name not in required:
+            presence = "optional"
+        rows.append((f"`{name}`", takes(field, page=page), presence, about(field)))
+    return table(("field", "type", "", ""), rows)
 
 
 def takes(schema: Schema, *, page: str = "") -> str:
-    """What a value is."""
+    """Describe the type of a value."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return f"[{name}]({page}#{name.lower()})"
@@ -51,17 +52,18 @@ def _plain(schema: Schema, page: str) -> str:
         case "null":
             return "`null`"
         case "array":
-            return f"a list of {takes(schema['items'], page=page)}"
+            return f"list of {takes(schema['items'], page=page)}"
         case "object" if "properties" in schema:
             inner = ", ".join(f"`{name}`" for name in schema["properties"])
-            return f"an object of {inner}"
+            return f"object with {inner}"
         case None:
-            return "anything"
+            return "any"
         case kind:
             return " ".join(filter(None, (_WORDS[kind], _bounds(schema))))
 
 
 def about(schema: Schema) -> str:
+    """Return the description and default of a value."""
     parts = [_described(schema)]
     default = _default(schema)
     if default is not None:
@@ -83,11 +85,11 @@ def _default(schema: Schema) -> Any:
 
 
 def _bounds(schema: Schema) -> str:
-    """From … to …, of a number's value or of a text's length."""
-    of_text = schema["type"] == "string"
-    names = ("minLength", "maxLength") if of_text else ("minimum", "maximum")
+    """Describe the bounds of a number, or of the length of a string."""
+    is_string = schema["type"] == "string"
+    names = ("minLength", "maxLength") if is_string else ("minimum", "maximum")
     lowest, highest = (schema.get(name) for name in names)
-    unit = " characters" if of_text else ""
+    unit = " characters" if is_string else ""
     if lowest is None and highest is None:
         return "in ISO 8601" if schema.get("format") == "date-time" else ""
     if highest is None or highest >= 10**15:

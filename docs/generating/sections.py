@@ -1,4 +1,4 @@
-"""Tables of what the sections of a TOML file take."""
+"""Formats the keys of TOML sections as tables."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from pydantic.fields import FieldInfo
 from generating.writing import table
 
 _SIGNS = {Gt: ">", Ge: "≥", Le: "≤"}
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}
+_WORDS = {str: "string", int: "integer", float: "number", bool: "`true` or `false`"}
 
 
 def keys(section: type[Any], meanings: Mapping[str, str] | None = None) -> str:
-    """A line for each key; what it means is in its field, or among `meanings`."""
+    """Format a table with a row per key, described by its field or by `meanings`."""
     rows: list[tuple[str, ...]] = []
     for name, field in section.model_fields.items():
-        told = field.description or (meanings or {})[name]
-        rows.append((f"`{name}`", _takes(field.annotation, field.metadata), _default(field), told))
-    return table(("key", "takes", "default", ""), rows)
+        text = field.description or (meanings or {})[name]
+        rows.append((f"`{name}`", _takes(field.annotation, field.metadata), _default(field), text))
+    return table(("key", "type", "default", ""), rows)
 
 
 def _takes(hint: Any, metadata: list[Any]) -> str:
@@ -31,16 +31,16 @@ def _takes(hint: Any, metadata: list[Any]) -> str:
         return _takes(inside[0], [*metadata, *_flat(inside[1:])])
     if origin in (Union, UnionType):
         parts = [each for each in inside if each is not type(None)]
-        found = dict.fromkeys(_takes(each, metadata) for each in parts)
-        return " or ".join(found)
+        types = dict.fromkeys(_takes(each, metadata) for each in parts)
+        return " or ".join(types)
     if origin is Literal:
         return ", ".join(f"`{choice}`" for choice in inside)
     if hint is Any:
         return "any value"
     if origin is tuple:
-        return "a list of texts"
+        return "list of strings"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a section"
+        return "section"
     limits = [_limit(each) for each in metadata if type(each) in _SIGNS]
     return " ".join([_WORDS[hint], " and ".join(limits)]).strip()
 
@@ -51,15 +51,15 @@ def _limit(limit: Any) -> str:
 
 
 def _flat(metadata: tuple[Any, ...]) -> list[Any]:
-    found: list[Any] = []
+    flat: list[Any] = []
     for each in metadata:
-        found += each.metadata if isinstance(each, FieldInfo) else [each]
-    return found
+        flat += each.metadata if isinstance(each, FieldInfo) else [each]
+    return flat
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "must be set"
+        return "required"
     if field.default is None or isinstance(field.default, Mapping):
         return ""
     return f"`{json.dumps(field.default)}`"

@@ -1,4 +1,4 @@
-"""subscribers.md, of who makes notices of events."""
+"""Generates subscribers.md from the built-in subscribers and the model of their files."""
 
 from __future__ import annotations
 
@@ -12,46 +12,50 @@ from generating.sections import keys
 from generating.writing import page, prose, table
 
 POINTS = {
-    InjectionPoint.IMMEDIATE: "the next of the points below",
-    InjectionPoint.TURN_START: "before the model is asked",
-    InjectionPoint.AFTER_TOOL: "after the calls of a turn",
+    InjectionPoint.IMMEDIATE: "at the next of the points below",
+    InjectionPoint.TURN_START: "before a model call",
+    InjectionPoint.AFTER_TOOL: "after the tool calls of a turn",
     InjectionPoint.TURN_END: "at the end of a turn",
 }
 
 
 def subscribers_page() -> str:
-    found = list(shipped())
+    """Return the text of subscribers.md."""
     return page(
         "# Subscribers",
-        prose("""A subscriber makes notices of [events](events.md): what the agent reads, and what
-            people see as a [`system` chunk](chunks.md#system). Each is a TOML file. Your own are in
-            the folder [`subscribers.folder`](config.md#subscribers), or in `subscribers` of a pack;
-            what is saved there is used within a second. [How to subscribe to
+        prose("""A subscriber turns [events](events.md) into notices: text for the model, and a
+            [`system` chunk](chunks.md#system) for the user. Each subscriber is a TOML file. Your
+            subscribers are in the folder [`subscribers.folder`](config.md#subscribers), or in the
+            folder `subscribers` of a pack; changes apply within a second. [How to subscribe to
             events](../how-to/subscribe-to-events.md) has examples, and
-            [notices](../explanation/notices.md) tells how they reach the model."""),
-        "## Shipped",
-        prose("""A core one cannot be turned off. What is not kept is told once, and is not part of
-            the conversation's history."""),
+            [notices](../explanation/notices.md) explains how they reach the model."""),
+        "## Built-in",
+        prose("""A core subscriber cannot be disabled. A notice that is not stored is delivered once
+            and is not part of the conversation history."""),
         table(
-            ("subscriber", "what it tells", "of events", "when", "kept", ""),
-            [_row(each) for each in found],
+            ("subscriber", "description", "events", "when", "stored", ""),
+            [_row(each) for each in builtin()],
         ),
         "## File",
         *_sections(),
-        "## Points",
-        table(("inject_at", "when"), [(f"`{p.value}`", told) for p, told in POINTS.items()]),
-        prose(f"""A notice that is due while the model writes is read with its next request. At the
-            end of a run, what still waits is told to people. An inbox holds {MAX_BATCHES} batches;
-            of more, those of the lowest priority go, and a notice says how many."""),
+        "## Injection points",
+        table(
+            ("inject_at", "when"), [(f"`{point.value}`", text) for point, text in POINTS.items()]
+        ),
+        prose(f"""A notice that becomes due while the model writes is part of the next request.
+            Notices still pending at the end of a run are shown to the user. An inbox holds
+            {MAX_BATCHES} batches. If it is full, the batches with the lowest priority are dropped,
+            and a notice says how many."""),
         "## Templates",
-        prose("""They are Jinja2 in a sandbox. `events` are all events of the batch, `event` is the
-            last and `payload` its payload, `count` says how many there are. `rows` are all payloads
-            as a table in TOON, or as JSON where that is shorter. A template that gives no text
-            makes no notice for whom it is meant."""),
+        prose("""Templates are sandboxed Jinja2. Variables: `events` (all events of the batch),
+            `event` (the last event), `payload` (its payload), `count` (the number of events) and
+            `rows` (all payloads as a TOON table, or as JSON if that is shorter). An empty result
+            produces no notice for that audience."""),
     )
 
 
-def shipped() -> Iterator[Subscriber]:
+def builtin() -> Iterator[Subscriber]:
+    """Yield the built-in subscribers."""
     for file in sorted(BUILTIN_SUBSCRIBERS.glob("*.toml")):
         yield read_subscriber(file)
 

@@ -1,4 +1,4 @@
-"""tools.md, of what agents can do."""
+"""Generates tools.md from the tool registry."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from generating.schemas import about, takes
 from generating.writing import page, prose, table
 
 ABOUT: Final[Mapping[ToolCategory, str]] = {
-    ToolCategory.VAULT: "Notes of the project. [Work with a vault](../how-to/work-with-a-vault.md).",
-    ToolCategory.THREAD: "Logs of thoughts and decisions. [Keep threads](../how-to/keep-threads.md).",
-    ToolCategory.CODE: "Folders of code. [Let the Oracle read your code](../how-to/read-code.md).",
-    ToolCategory.WEB: "Pages of strangers. [Let it read the web](../how-to/read-the-web.md).",
-    ToolCategory.META: "The agent's own work: notes to itself, and work for another agent, whose tools "
-    "are those that name it in the list.",
+    ToolCategory.VAULT: "The project's notes. See [how to](../how-to/work-with-a-vault.md).",
+    ToolCategory.THREAD: "Logs of thoughts and decisions. See [how to](../how-to/keep-threads.md).",
+    ToolCategory.CODE: "The project's source code. See [how to](../how-to/read-code.md).",
+    ToolCategory.WEB: "Web search and web pages. See [how to](../how-to/read-the-web.md).",
+    ToolCategory.META: "Notes of the agent to itself, and delegation to a subagent, which can use "
+    "the tools that list it under agents.",
 }
 
-# Whose notes, threads and code they are is asked when a tool is called, and none is called here.
-_NOBODY: Final[Any] = None
-_OUTSIDE: Final = "[text from outside](../explanation/security.md#text-from-outside)"
+# The tools need their stores only when they are called, and none is called here.
+_NO_STORE: Final[Any] = None
+_UNTRUSTED_TEXT: Final = "[untrusted text](../explanation/security.md#text-from-outside)"
 
 
 def tools_page() -> str:
-    found = sorted(registered(), key=lambda tool: tool.spec.name)
+    """Return the text of tools.md."""
+    tools = sorted(registered(), key=lambda tool: tool.spec.name)
     return page(
         "# Tools",
-        prose("""What agents can do, by category: `sources` of a question, and `--sources` of
-            `dodona ask`, allow some of them. A model sees names, descriptions and arguments as they
-            are here; arguments are checked before a tool is called, and what does not fit goes back
-            to the model with what would."""),
-        prose(f"""The effect says what becomes of a call that a crash has cut: `none` and `keyed`
-            are made again, `once` is not, for nobody knows whether it was made. After {_OUTSIDE}
-            a person is asked before `once` is called."""),
+        prose("""The tools of agents, by category. `sources` of a question, and `--sources` of
+            `dodona ask`, select categories. The model sees names, descriptions and arguments as
+            shown here. Arguments are validated before the call; validation errors go back to the
+            model."""),
+        prose(f"""The effect says how to resume a call that a crash interrupted: `none` and `keyed`
+            calls run again; a `once` call does not, because it may already have taken effect. After
+            a run has read {_UNTRUSTED_TEXT}, `once` calls require approval."""),
         table(
-            ("tool", "category", "agents", "effect", "at most"),
-            [*map(_row, found), *(_delegation_row(each) for each in SUBAGENTS.values())],
+            ("tool", "category", "agents", "effect", "timeout"),
+            [*map(_row, tools), *(_delegation_row(each) for each in SUBAGENTS.values())],
         ),
-        *(_section(category, found) for category in ToolCategory),
+        *(_section(category, tools) for category in ToolCategory),
     )
 
 
 def registered() -> Iterator[Tool]:
-    """The tools that Dodona comes with, as it registers them itself."""
+    """Yield the built-in tools."""
     registry = ToolRegistry()
-    add_vault_tools(registry, _NOBODY)
-    add_thread_tools(registry, _NOBODY)
-    add_code_tools(registry, _NOBODY)
-    notify_self.add(registry, _NOBODY)
+    add_vault_tools(registry, _NO_STORE)
+    add_thread_tools(registry, _NO_STORE)
+    add_code_tools(registry, _NO_STORE)
+    notify_self.add(registry, _NO_STORE)
     add_web_tools(registry, engine=None, http=GuardedHttp("docs"), limits=FetchLimits())
     agents = ("oracle", *SUBAGENTS)
     for name in {spec.name for agent in agents for spec in registry.specs_for(agent)}:
@@ -86,28 +87,30 @@ def _delegation_row(subagent: Subagent) -> tuple[str, ...]:
         f"[`{name}`](#{name})",
         f"`{ToolCategory.META.value}`",
         "oracle",
-        "that of each call",
+        "of each call",
         "[`librarian_timeout`](settings.md)",
     )
 
 
 def _section(category: ToolCategory, tools: list[Tool]) -> str:
     parts = [f"## {category.value}", ABOUT[category]]
-    here = [tool for tool in tools if tool.category is category]
-    parts += [_told(tool.spec, outside=tool.origin.is_untrusted) for tool in here]
+    members = [tool for tool in tools if tool.category is category]
+    parts += [_describe(tool.spec, is_untrusted=tool.origin.is_untrusted) for tool in members]
     if category is ToolCategory.META:
-        parts += [_told(each.delegation_tool, outside=False) for each in SUBAGENTS.values()]
+        parts += [
+            _describe(each.delegation_tool, is_untrusted=False) for each in SUBAGENTS.values()
+        ]
     return "\n\n".join(parts)
 
 
-def _told(spec: ToolSpec, *, outside: bool) -> str:
-    origin = f" What it returns is {_OUTSIDE}." if outside else ""
+def _describe(spec: ToolSpec, *, is_untrusted: bool) -> str:
+    origin = f" Returns {_UNTRUSTED_TEXT}." if is_untrusted else ""
     required = spec.parameters.get("required", ())
     arguments: Mapping[str, Mapping[str, Any]] = spec.parameters["properties"]
     rows = [
-        (f"`{name}`", takes(schema), "must be given" if name in required else "", about(schema))
+        (f"`{name}`", takes(schema), "required" if name in required else "", about(schema))
         for name, schema in arguments.items()
     ]
     return f"### {spec.name}\n\n{prose(spec.description + origin)}\n\n" + table(
-        ("argument", "takes", "", ""), rows
+        ("argument", "type", "", ""), rows
     )

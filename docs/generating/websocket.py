@@ -1,4 +1,4 @@
-"""websocket.md, of the methods and events of `/ws`."""
+"""Generates websocket.md from the methods and events of `/ws`."""
 
 from __future__ import annotations
 
@@ -21,59 +21,64 @@ from dodona.gateway.websocket.protocol import (
 from generating.writing import page, prose, table
 
 ABOUT_EVENTS: Final[Mapping[str, str]] = {
-    "text": "A piece of the answer.",
-    "tool_use": "A tool is called.",
-    "tool_result": "What came of the call.",
-    "system": "A notice; or a chunk that has no event of its own, with its type as `system_type` "
-    "and its fields as `metadata`. Pass over those that you do not know.",
-    "approval": "A person must allow a call: `chat.decide_approval` does.",
-    "usage": "How much of the model's window is in use.",
-    "done": "The run has ended: the last event.",
-    "error": "The run has failed or was cancelled: the last event. With `is_lost` in `data` the "
-    "run goes on, but cannot be followed here any more: try `chat.stream_events`.",
+    "text": "A part of the answer.",
+    "tool_use": "A tool call starts.",
+    "tool_result": "The result of a tool call.",
+    "system": "A notice, or a chunk without a dedicated event: `system_type` is its type and "
+    "`metadata` its fields. Ignore types that you do not know.",
+    "approval": "A tool call needs approval: answer with `chat.decide_approval`.",
+    "usage": "How much of the model's context window is in use.",
+    "done": "The run ended. This is the last event.",
+    "error": "The run failed or was cancelled. This is the last event. If `data` contains "
+    "`is_lost`, the run continues but this connection no longer receives it: try "
+    "`chat.events`.",
 }
 
 
 def websocket_page() -> str:
+    """Return the text of websocket.md."""
     return page(
         "# WebSocket",
-        prose("""`/ws` of the gateway takes WebSockets and speaks JSON, one object in a text frame.
-            [How to connect a channel](../how-to/connect-a-channel.md) shows it in use. The same
-            door as for [HTTP](http.md) keeps out other web sites: an upgrade with a foreign `Host`
-            or `Origin` is answered with 403."""),
+        prose("""The gateway accepts WebSocket connections at `/ws`. Each text frame is one JSON
+            object. [How to connect a channel](../how-to/connect-a-channel.md) shows it in use. As
+            for [HTTP](http.md), requests from other web sites are rejected: an upgrade with a
+            foreign `Host` or `Origin` gets a 403."""),
         "## Frames",
         table(
-            ("frame", "who sends it, and when"),
+            ("frame", "sender", "meaning"),
             [
-                ('`{"token"}`', "you, first, where a token is needed"),
+                ('`{"token"}`', "client", "authentication, if a token is required; first frame"),
                 (
                     '`{"event": "hello", "version", "user", "scopes", "methods"}`',
-                    "the gateway, when it knows who you are",
+                    "gateway",
+                    "the client is authenticated",
                 ),
-                ('`{"id", "method", "params"}`', "you: a request"),
-                ('`{"id", "result"}`', "the gateway: the answer to the request with this id"),
-                ('`{"id", "error": {"code", "message", "hint"}}`', "the gateway: it was refused"),
+                ('`{"id", "method", "params"}`', "client", "a request"),
+                ('`{"id", "result"}`', "gateway", "the response to the request with this id"),
+                ('`{"id", "error": {"code", "message", "hint"}}`', "gateway", "the request failed"),
                 (
                     '`{"event", "run_id", "seq", "session_key", "data"}`',
-                    "the gateway: something came of a run",
+                    "gateway",
+                    "an event of a run",
                 ),
             ],
         ),
-        prose(f"""`id` is a whole number or a text of 1 to {MAX_ID_LENGTH} characters, and not that of
-            a request that waits for its answer. Answers come when they are ready, in any order. An
-            error whose `id` is null is about a frame without an id that could be used. A wrong
-            frame is answered and ends nothing. [Errors](errors.md) are those of HTTP."""),
+        prose(f"""`id` is an integer or a string of 1 to {MAX_ID_LENGTH} characters. It must differ
+            from the ids of pending requests. Responses arrive in any order. An error with a null
+            `id` refers to a frame without a valid id. An invalid frame gets an error and does not
+            close the connection. [Errors](errors.md) are the same as over HTTP."""),
         "## Methods",
         table(
-            ("method", "what it does", "scope"),
+            ("method", "description", "scope"),
             [(f"[`{m.name}`](#{_anchor(m)})", m.description, f"`{m.scope}`") for m in METHODS],
         ),
         *(_section(method) for method in METHODS),
         "## Events",
         prose("""`data` is the [chunk](chunks.md) without its `type`, `run_id` and `seq`. `seq`
-            rises within a run: give the last one to `chat.stream_events` as `after`."""),
+            increases within a run. To resume, pass the last one to `chat.events` as
+            `after`."""),
         table(
-            ("event", "made of", "what it means"),
+            ("event", "chunks", "meaning"),
             [
                 (f"`{event}`", ", ".join(_chunks(event)), meaning)
                 for event, meaning in ABOUT_EVENTS.items()
@@ -81,26 +86,26 @@ def websocket_page() -> str:
         ),
         "## Limits",
         table(
-            ("limit", "at most"),
+            ("limit", "maximum"),
             [
-                ("a frame", f"{GatewaySettings().max_body_bytes:,} characters, else an error"),
-                ("a frame, before it is read", f"{MAX_MESSAGE_BYTES:,} bytes, else the end (1009)"),
-                ("requests of a connection not answered yet", f"{MAX_REQUESTS}"),
-                ("runs that a connection waits for", f"{MAX_AWAITED_RUNS:,}"),
-                ("time for a token to come", f"{TOKEN_TIMEOUT_SECONDS:g} seconds"),
+                ("frame", f"{GatewaySettings().max_body_bytes:,} characters; else an error"),
+                ("raw frame", f"{MAX_MESSAGE_BYTES:,} bytes; else the connection closes (1009)"),
+                ("pending requests per connection", f"{MAX_REQUESTS}"),
+                ("runs a connection waits for", f"{MAX_AWAITED_RUNS:,}"),
+                ("time to send the token", f"{TOKEN_TIMEOUT_SECONDS:g} seconds"),
             ],
         ),
-        prose(f"""A client that does not read is waited for: its events wait, and those of others do
-            not. The gateway pings every {PING_INTERVAL:g} seconds; a client that does not answer for
-            as long is let go. No run ends because a connection does."""),
-        "## Codes",
+        prose(f"""A slow client delays only its own events. The gateway sends a ping every
+            {PING_INTERVAL:g} seconds and disconnects a client that does not answer within the same
+            time. A run continues when the connection closes."""),
+        "## Close codes",
         table(
-            ("closed with", "because"),
+            ("code", "reason"),
             [
-                ("1001", "the gateway stops; come back"),
-                ("1009", "a frame was far too large"),
-                ("1011", "no ping was answered"),
-                ("4001", "a token is needed, and did not come or is not known"),
+                ("1001", "the gateway is shutting down; reconnect later"),
+                ("1009", "a frame was too large"),
+                ("1011", "the client did not answer a ping"),
+                ("4001", "a token is required, and it is missing or invalid"),
             ],
         ),
     )
@@ -111,10 +116,10 @@ def _section(method: Method) -> str:
     if method.parameters:
         parts.append(
             table(
-                ("parameter", "takes", "", "default"), [_row(field) for field in method.parameters]
+                ("parameter", "type", "", "default"), [_row(field) for field in method.parameters]
             )
         )
-    return "\n\n".join([*parts, f"The result has {method.result[0].lower()}{method.result[1:]}"])
+    return "\n\n".join([*parts, f"Result: {method.result[0].lower()}{method.result[1:]}"])
 
 
 def _row(field: MethodParameter) -> tuple[str, ...]:
@@ -128,8 +133,8 @@ def _row(field: MethodParameter) -> tuple[str, ...]:
 def _chunks(event: str) -> list[str]:
     return [
         f"[`{chunk}`](chunks.md#{chunk})"
-        for chunk, its in EVENT_BY_CHUNK_TYPE.items()
-        if its == event
+        for chunk, chunk_event in EVENT_BY_CHUNK_TYPE.items()
+        if chunk_event == event
     ]
 
 

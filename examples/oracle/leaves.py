@@ -1,7 +1,7 @@
-"""Leaves for the two Oracle programs beside this file, with a scripted model.
+"""Leaves for the two Oracle programs in this folder, with a scripted model.
 
-The "model" asks for two notes in its first turn and answers from them in its second. Everything
-else is as small as it can be and still do what its name says.
+The "model" requests two notes in its first turn and answers from them in its second. All other
+leaves are minimal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from dodona.trees import Blackboard, Step, decorator, leaf
 
 NOTES = {
-    "budgets.md": "Every model call reserves its price before it is made, so no ceiling is passed.",
+    "budgets.md": "Every model call reserves its price first, so that no ceiling is exceeded.",
     "trees.md": "A behaviour tree says what an agent does, in which order and with which limits.",
 }
 
@@ -51,12 +51,12 @@ def get_or_create_tree(bb: Blackboard) -> None:
 
 @leaf("oracle.load_legacy_context")
 def load_legacy_context(bb: Blackboard) -> None:
-    """There is no older context to load here."""
+    """Do nothing: this example has no older context to load."""
 
 
 @leaf("oracle.load_cross_session")
 def load_cross_session(bb: Blackboard) -> None:
-    """There are no notices from other sessions here."""
+    """Do nothing: this example has no notices from other sessions."""
 
 
 @leaf("oracle.build_system_prompt", reads=("messages",), writes=("messages",))
@@ -66,12 +66,12 @@ def build_system_prompt(bb: Blackboard) -> None:
 
 @leaf("oracle.add_tree_history")
 def add_tree_history(bb: Blackboard) -> None:
-    """The conversation starts here."""
+    """Do nothing: the conversation has no history."""
 
 
 @leaf("oracle.inject_notifications")
 def inject_notifications(bb: Blackboard) -> None:
-    """Nobody has left a notice."""
+    """Do nothing: there are no notices."""
 
 
 @leaf("oracle.add_user_question", reads=("messages", "query"), writes=("messages",))
@@ -87,7 +87,7 @@ def get_tool_schemas(bb: Blackboard) -> None:
 
 @decorator("budget-check")
 def budget_check(bb: Blackboard) -> bool:
-    """Every turn must be paid for; here there is money for thirty."""
+    """Allow a turn if the budget covers it; this example has a budget of thirty turns."""
     return bb["turn"] < 30
 
 
@@ -103,7 +103,7 @@ def check_iteration_budget(bb: Blackboard) -> None:
 
 @leaf("oracle.drain_turn_start")
 def drain_turn_start(bb: Blackboard) -> None:
-    """Nobody has left a notice."""
+    """Do nothing: there are no notices."""
 
 
 @leaf(
@@ -113,7 +113,7 @@ def drain_turn_start(bb: Blackboard) -> None:
     effect="none",
 )
 async def llm_call(bb: Blackboard, step: Step, messages: list[Any], **settings: Any) -> None:
-    """Ask for every note once, then answer from what came back."""
+    """Request each note once, then answer from the results."""
     await asyncio.sleep(0.02)
     results = bb.get("tool_results") or []
     if not results:
@@ -134,7 +134,7 @@ def has_tool_calls(bb: Blackboard) -> bool:
 
 @leaf("oracle.detect_loop")
 def detect_loop(bb: Blackboard) -> None:
-    """Two turns are no loop."""
+    """Do nothing: two turns are not a loop."""
 
 
 @leaf("tools.execute", writes=("tool_results",), effect="none")
@@ -149,7 +149,7 @@ async def execute(bb: Blackboard, step: Step) -> bool:
 
 @leaf("oracle.drain_after_tool")
 def drain_after_tool(bb: Blackboard) -> None:
-    """Nobody has left a notice."""
+    """Do nothing: there are no notices."""
 
 
 @leaf("oracle.extract_xml_tools", writes=("xml_tool_calls",))
@@ -177,17 +177,17 @@ def yield_sources(bb: Blackboard, step: Step) -> None:
 
 @leaf("oracle.emit_done")
 def emit_done(bb: Blackboard) -> None:
-    """The host would close the stream here."""
+    """Do nothing: a real host would close the stream."""
 
 
 @leaf("oracle.emit_iteration_exceeded", step=True, effect="none")
 def emit_iteration_exceeded(bb: Blackboard, step: Step) -> None:
-    step.emit("! the turns are used up")
+    step.emit("! maximum number of turns reached")
 
 
 @leaf("oracle.drain_immediate")
 def drain_immediate(bb: Blackboard) -> None:
-    """Nobody has left a notice."""
+    """Do nothing: there are no notices."""
 
 
 @leaf("oracle.save_partial", writes=("saved",))
@@ -197,7 +197,7 @@ def save_partial(bb: Blackboard) -> None:
 
 @leaf("oracle.emit_done_warning")
 def emit_done_warning(bb: Blackboard) -> None:
-    """The host would close the stream here, with a warning."""
+    """Do nothing: a real host would close the stream with a warning."""
 
 
 @leaf("oracle.save_partial_cleanup", writes=("saved",))
@@ -207,4 +207,4 @@ def save_partial_cleanup(bb: Blackboard) -> None:
 
 @leaf("oracle.emit_session_end")
 def emit_session_end(bb: Blackboard) -> None:
-    """The host would tell its listeners here."""
+    """Do nothing: a real host would notify its subscribers."""

@@ -1,6 +1,6 @@
-; The Oracle's program: a question comes in, an answer goes out, and this file says all that
-; may happen in between. seed.lisp beside it is the program it comes from, word for word; what
-; differs is marked "unlike the seed", and docs/explanation/oracle-program.md tells why.
+; The Oracle's program: everything that happens between a question and its answer. It is a
+; corrected version of seed.lisp. Differences are marked "unlike the seed";
+; docs/explanation/oracle-program.md explains them.
 
 (tree "oracle"
   :description "Answers a question with the project's tools, turn by turn"
@@ -43,11 +43,11 @@
     (action add-user-question :fn "oracle.add_user_question")
     (action get-tool-schemas :fn "oracle.get_tool_schemas")
 
-    ;; Phases 4 and 5, unlike the seed in a selector: the second is for when the first has run
-    ;; out of turns, and for nothing else.
+    ;; Unlike the seed, phases 4 and 5 are in a selector: phase 5 runs only if phase 4 has run
+    ;; out of turns.
     (selector answer
-      ;; Phase 4: Agent Loop. Unlike the seed it goes on until the answer is finished: a round
-      ;; of tools that worked does not end it, and a turn that failed is not tried again.
+      ;; Phase 4: Agent Loop. Unlike the seed, it runs until the answer is finished: a successful
+      ;; round of tool calls does not end it, and a failed turn is not retried.
       (repeater loop :max-iterations (blackboard :max_iterations)
                      :until (blackboard :finished)
         (decorator budget-check
@@ -66,8 +66,8 @@
                           :interruptible true
                           :timeout 60)
 
-                ;; Unlike the seed: a choice, not a selector. When the tools fail, the turn
-                ;; fails; it does not go on to save an answer that nobody gave.
+                ;; Unlike the seed: an if, not a selector. If the tools fail, the turn fails
+                ;; instead of saving an answer that does not exist.
                 (if (condition has-tool-calls?)
                   (sequence
                     (action detect-loop :fn "oracle.detect_loop")
@@ -98,7 +98,7 @@
 
   :finally
     (sequence
-      ;; Whatever ended the run: what was said so far is kept.
+      ;; However the run ended, save the partial answer.
       (if (not (blackboard :saved))
         (action save-partial-if-needed :fn "oracle.save_partial_cleanup"))
       (action emit-session-end :fn "oracle.emit_session_end")))

@@ -1,9 +1,9 @@
-; What seed.lisp gets wrong, said rightly by oracle.lisp: one section for each of the four faults
-; in docs/explanation/oracle-program.md. The leaves are scripted; run with
+; Tests that oracle.lisp fixes the four problems of seed.lisp, one section for each problem in
+; docs/explanation/oracle-program.md. The leaves are scripted. Run with
 ;
 ;     dodona tree test examples/oracle/oracle.lisp
 
-;; Fault 1: a round of tools does not end the loop.
+;; Problem 1: a round of tool calls does not end the loop.
 
 (test "a round of tools leads to another turn"
   :given {:query "How do budgets work?"}
@@ -19,7 +19,7 @@
            :calls {"llm-call" 2 "tools.execute" 2 "oracle.save_exchange" 1}
            :order ["llm-call" "tools.execute" "tools.execute" "llm-call" "oracle.save_exchange"]})
 
-(test "tool calls found in the text lead to another turn as well"
+(test "tool calls in the text also lead to another turn"
   :leaves {"llm-call" {:set {:accumulated_content "…"}}
            "has-tool-calls?" :failure
            "oracle.extract_xml_tools" [{:set {:xml_tool_calls [{:name "read"}]}}
@@ -40,7 +40,7 @@
            :default :success}
   :expect {:status :success :blackboard {:tool_results ["a" "b" "c"]}})
 
-;; Fault 2: phase 5 is for an exhausted loop, and for nothing else.
+;; Problem 2: phase 5 runs only after an exhausted loop.
 
 (test "a finished answer is not followed by 'turns exceeded'"
   :leaves {"llm-call" {:set {:accumulated_content "42"}}
@@ -53,7 +53,7 @@
            :never ["oracle.emit_iteration_exceeded" "oracle.save_partial"
                    "oracle.emit_done_warning" "oracle.save_partial_cleanup"]})
 
-(test "an exhausted loop ends in 'turns exceeded' and keeps what there is"
+(test "an exhausted loop ends in 'turns exceeded' and saves the partial answer"
   :given {:max_iterations 3}
   :leaves {"llm-call" {:set {:tool_calls ["again"]}}
            "oracle.save_partial" {:set {:saved true}}
@@ -65,7 +65,7 @@
                    "oracle.save_partial" "oracle.emit_done_warning"]
            :never ["oracle.save_exchange" "oracle.emit_done" "oracle.save_partial_cleanup"]})
 
-;; Fault 3: a tool branch that fails does not save an answer.
+;; Problem 3: a failed tool branch does not save an answer.
 
 (test "when the tool branch fails, no answer is saved"
   :leaves {"llm-call" {:set {:tool_calls ["again"]}}
@@ -77,7 +77,7 @@
            :never ["tools.execute" "oracle.extract_xml_tools" "oracle.save_exchange"
                    "oracle.emit_done"]})
 
-(test "one tool that fails is for the model to deal with"
+(test "the model handles one failed tool"
   :leaves {"llm-call" [{:set {:tool_calls ["bad" "good"]}} {:set {:tool_calls []}}]
            "has-tool-calls?" [:success :failure]
            "has-xml-tools?" :failure
@@ -87,7 +87,7 @@
   :expect {:status :success
            :calls {"llm-call" 2 "tools.execute" 2 "oracle.save_exchange" 1}})
 
-;; Fault 4: a failed model call is not tried again, and neither is a cancelled turn.
+;; Problem 4: a failed model call is not retried, and neither is a cancelled turn.
 
 (test "a failed model call ends the run at once"
   :leaves {"llm-call" {:raise "the provider is down"}
@@ -97,7 +97,7 @@
            :calls {"llm-call" 1 "oracle.save_partial_cleanup" 1 "oracle.emit_session_end" 1}
            :never ["oracle.save_exchange" "oracle.emit_iteration_exceeded"]})
 
-(test "a run that is cancelled before its first turn asks no model"
+(test "a run cancelled before its first turn calls no model"
   :leaves {"not-cancelled?" :failure
            "llm-call" :success
            :default :success}
@@ -105,7 +105,7 @@
            :calls {"not-cancelled?" 1 "oracle.save_partial_cleanup" 1}
            :never ["llm-call" "oracle.emit_iteration_exceeded"]})
 
-(test "a run that is cancelled between two turns asks no model again"
+(test "a run cancelled between two turns does not call the model again"
   :leaves {"not-cancelled?" [:success :failure]
            "llm-call" {:set {:tool_calls ["a"] :accumulated_content "so far"}}
            :default :success}
@@ -114,7 +114,7 @@
            :calls {"not-cancelled?" 2 "llm-call" 1 "oracle.save_partial_cleanup" 1}
            :never ["oracle.save_exchange" "oracle.emit_iteration_exceeded"]})
 
-(test "a turn that is not paid for ends the run"
+(test "a turn that the budget does not cover ends the run"
   :leaves {"budget-check" [:success :failure]
            "llm-call" {:set {:tool_calls ["a"]}}
            :default :success}

@@ -1,13 +1,13 @@
-; The four faults of the seed's program, as they are. Each test shows what seed.lisp does, not
-; what it should do; oracle.test.lisp beside it has the counterparts. Run with
+; The four problems of the seed program. Each test shows what seed.lisp does, not what it should
+; do; oracle.test.lisp has the counterparts. Run with
 ;
 ;     dodona tree test examples/oracle/seed.lisp
 ;
-; :model and :max_tokens are read by the program and are not in its schema: the host sets them.
+; The program reads :model and :max_tokens, which are not in its schema: the host sets them.
 
-;; Fault 1: the loop ends at the first turn that succeeds, and a round of tools succeeds.
+;; Problem 1: the loop ends at the first turn that succeeds, and a round of tools succeeds.
 
-(test "fault 1: after one round of tools the loop is left without an answer"
+(test "problem 1: after one round of tools the loop ends without an answer"
   :given {:model "m" :max_tokens 1000}
   :leaves {"llm-call" {:set {:tool_calls ["a" "b"]}}
            :default :success}
@@ -15,9 +15,9 @@
            :calls {"llm-call" 1 "tools.execute" 2}
            :never ["oracle.save_exchange" "oracle.emit_done"]})
 
-;; Fault 2: phase 5 follows the loop in a sequence: it runs when the loop has succeeded.
+;; Problem 2: phase 5 follows the loop in a sequence: it runs when the loop has succeeded.
 
-(test "fault 2: a finished answer is followed by 'turns exceeded'"
+(test "problem 2: a finished answer is followed by 'turns exceeded'"
   :given {:model "m" :max_tokens 1000}
   :leaves {"llm-call" {:set {:accumulated_content "42"}}
            "has-tool-calls?" :failure
@@ -27,7 +27,7 @@
            :order ["oracle.emit_done" "oracle.emit_iteration_exceeded" "oracle.save_partial"
                    "oracle.emit_done_warning"]})
 
-(test "fault 2: an exhausted loop is not followed by 'turns exceeded'"
+(test "problem 2: an exhausted loop is not followed by 'turns exceeded'"
   :given {:model "m" :max_tokens 1000}
   :leaves {"llm-call" :failure
            :default :success}
@@ -35,9 +35,9 @@
            :calls {"llm-call" 30}
            :never ["oracle.emit_iteration_exceeded" "oracle.save_partial"]})
 
-;; Fault 3: the selector takes a failed tool branch for "no tool calls".
+;; Problem 3: the selector treats a failed tool branch as "no tool calls".
 
-(test "fault 3: a failed tool branch falls through and saves an answer"
+(test "problem 3: a failed tool branch falls through and saves an answer"
   :given {:model "m" :max_tokens 1000}
   :leaves {"llm-call" {:set {:tool_calls ["again"]}}
            "oracle.detect_loop" {:raise "the same call for the third time"}
@@ -47,9 +47,9 @@
            :order ["oracle.detect_loop" "oracle.save_exchange" "oracle.emit_done"]
            :never ["tools.execute"]})
 
-;; Fault 4: :until-success tries again whatever failed.
+;; Problem 4: :until-success retries every failure.
 
-(test "fault 4: a failed model call is made thirty times"
+(test "problem 4: a failed model call is made thirty times"
   :given {:model "m" :max_tokens 1000}
   :leaves {"llm-call" {:raise "the provider is down"}
            :default :success}
@@ -57,7 +57,7 @@
            :error "the provider is down"
            :calls {"llm-call" 30}})
 
-(test "fault 4: a cancelled run is tried thirty times"
+(test "problem 4: a cancelled run is tried thirty times"
   :given {:model "m" :max_tokens 1000}
   :leaves {"not-cancelled?" :failure
            "llm-call" :success

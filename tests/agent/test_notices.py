@@ -179,7 +179,7 @@ async def test_a_wrong_moment_is_told(file: Path) -> None:
         await here.answered()
         result = model.requests[1].messages[-1]
         assert result.text == (
-            "'tomorrow' is no time to deliver at. Write '2026-01-31T09:00:00Z', '+10m', "
+            "'tomorrow' is not a valid delivery time. Write '2026-01-31T09:00:00Z', '+10m', "
             "'tool:NAME', 'when:EXPRESSION' or 'next_session'."
         )
 

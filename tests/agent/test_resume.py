@@ -368,6 +368,28 @@ async def test_a_run_keeps_its_tree_and_prompts(file: Path, tmp_path: Path) -> N
     ]
 
 
+async def test_a_stored_tree_that_no_longer_loads_ends_the_run(file: Path) -> None:
+    """The error names the leaf that is missing, and the next question uses today's tree."""
+    async with opened(file, ScriptedModel([calls(("once", "wait"))])) as here:
+        run_id = await left_at_work(here)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        (content,) = connection.execute("SELECT content FROM pins").fetchone()
+        old = content.replace(b"tools.request_approval", b"tools.ask_leave")
+        assert old != content
+        connection.execute("UPDATE pins SET content = ?", (old,))
+    async with opened(file, ScriptedModel(["Today's answer."])) as here:
+        run = await here.ended(run_id)
+        assert run.status is RunStatus.FAILED
+        assert run.error is not None
+        assert run.error["code"] == "tree_invalid"
+        assert run.error["message"] == (
+            "the run cannot be resumed: the tree it started with does not load in this version of "
+            "Dodona: no leaf is registered as 'tools.ask_leave'."
+        )
+        assert run.error["hint"] == "Ask the question again."
+        assert (await here.answered("And now?")).answer == "Today's answer."
+
+
 async def test_pins_are_kept_though_the_first_attempt_came_to_nothing(file: Path) -> None:
     """A run that died before its first step keeps what the next attempt began with."""
     tools = Tools()

@@ -71,7 +71,7 @@ async def test_a_tree_that_does_not_load_ends_the_start(tmp_path: Path, vault: P
 
 async def test_a_vault_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     """It is named by hand, so it is not made."""
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         await answered(tmp_path, serve=False, DODONA_VAULT__PATH=str(tmp_path / "nowhere"))
 
 

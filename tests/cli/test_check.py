@@ -111,7 +111,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "two untils": (
         ":until-success",
         ":until-success :until-failure",
-        "seed.lisp:39:6: ':until-success' and ':until-failure' exclude each other. "
+        "seed.lisp:39:6: ':until-success' and ':until-failure' cannot be combined. "
         "Keep one of them.\n"
         "  39 |     (repeater :max-iterations 30 :until-succe…\n"
         "     |      ^\n",
@@ -167,8 +167,8 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "circular subtree": (
         "(succeed))))))))))",
         '(subtree "oracle-agent"))))))))))',
-        "seed.lisp:84:32: subtrees go round in a circle: oracle-agent → oracle-agent. "
-        "Break it up.\n"
+        "seed.lisp:84:32: subtrees form a cycle: oracle-agent → oracle-agent. "
+        "Remove one of the references.\n"
         '  84 |                       (subtree "oracle-agent"))))))))))\n'
         "     |                                ^\n",
     ),
@@ -207,7 +207,7 @@ def test_duplicate_names_of_trees_are_a_mistake_and_those_of_nodes_are_none(
     ran = check_seed(tmp_path, SEED + SEED)
     assert ran.code == 1
     assert ran.err == (
-        'seed.lisp:97:7: tree "oracle-agent" exists already. The first is at seed.lisp:1:1.\n'
+        'seed.lisp:97:7: tree "oracle-agent" already exists. The first is at seed.lisp:1:1.\n'
         '  97 | (tree "oracle-agent"\n'
         "     |       ^\n"
     )
@@ -280,7 +280,8 @@ def test_a_warning_is_told_and_is_no_failure(tmp_path: Path) -> None:
     ran = check("t.lisp", cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "ok: t, 1 nodes\n")
     assert ran.err == (
-        "warning: t.lisp:1:34: key ':turn' is in no schema. Declare it in :blackboard-schema.\n"
+        "warning: t.lisp:1:34: key ':turn' is not in any schema. "
+        "Declare it in :blackboard-schema.\n"
         '  1 | (tree "t" (condition (blackboard :turn)))\n'
         "    |                                  ^\n"
     )
@@ -294,7 +295,7 @@ def test_trees_of_several_files_may_use_each_other(tmp_path: Path) -> None:
     alone = check("a.lisp", cwd=tmp_path)
     assert (alone.code, alone.err.splitlines()[0]) == (
         1,
-        'a.lisp:1:20: there is no tree "b". Name its file as well, or add it to this one.',
+        'a.lisp:1:20: there is no tree "b". Pass its file as well, or add the tree to this file.',
     )
 
 
@@ -306,7 +307,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty.lisp").write_text("")
     said = {
         "oracl.lisp": "oracl.lisp: there is no such file. Did you mean 'oracle.lisp'?\n",
-        "folder.lisp": "folder.lisp: is a directory. Name a .lisp file.\n",
+        "folder.lisp": "folder.lisp: is a directory. Pass a .lisp file.\n",
         "binary.lisp": (
             "binary.lisp:2:1: the byte 0xFF at offset 10 is not UTF-8. Save the text as UTF-8.\n"
             "  2 | \N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER})\n"

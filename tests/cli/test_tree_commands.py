@@ -152,14 +152,14 @@ def test_the_oracle_runs_into_its_limit() -> None:
     """`--set` reaches the tree: with one turn only, the turns are used up."""
     ran = dodona_("tree", "run", ORACLE, *LEAVES, "--set", "max_iterations=1")
     assert ran.code == 0
-    assert "! the turns are used up\n" in ran.out
+    assert "! maximum number of turns reached\n" in ran.out
 
 
 def test_the_oracle_is_traced() -> None:
     """`trace` shows the last ticks node by node, then where the time went, then the end."""
     ran = dodona_("tree", "trace", ORACLE, *LEAVES, "--last", "1")
     assert (ran.code, ran.err) == (0, "")
-    assert re.match(r"… \d+ ticks before\ntick \d+ at [\d.]+ ms\n  ✓ sequence  \d+ µs\n", ran.out)
+    assert re.match(r"… \d+ earlier ticks\ntick \d+ at [\d.]+ ms\n  ✓ sequence  \d+ µs\n", ran.out)
     assert re.search(r"\nnode +visits +elapsed +busy\n", ran.out)
     assert ran.out.count("\ntick ") == 1
     assert re.search(r"\n✓ oracle: success, \d+ ticks\n$", ran.out)
@@ -213,8 +213,8 @@ def test_set_takes_several_pairs_at_once_and_again(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("n", 2, "--set takes key=value (got 'n'). Like: --set turn=3\n"),
-        ("=3", 2, "--set takes key=value (got '=3'). Like: --set turn=3\n"),
+        ("n", 2, "--set takes key=value (got 'n'). Example: --set turn=3\n"),
+        ("=3", 2, "--set takes key=value (got '=3'). Example: --set turn=3\n"),
         (
             "n=many",
             1,
@@ -238,7 +238,7 @@ def test_a_key_that_looks_misspelt_is_pointed_out(folder: Path) -> None:
     ran = dodona_("tree", "run", "t.lisp", "--set", "wrd=x", cwd=folder)
     assert (ran.code, ran.err) == (
         0,
-        "warning: key ':wrd' is in no schema. Did you mean 'word'?\n",
+        "warning: key ':wrd' is not in any schema. Did you mean 'word'?\n",
     )
 
 
@@ -339,7 +339,7 @@ def test_a_failed_test_is_told_in_text(tmp_path: Path) -> None:
 def test_a_file_without_tests(folder: Path) -> None:
     """Nothing was tested: that is not a success."""
     assert dodona_("tree", "test", "t.lisp", cwd=folder) == Ran(
-        1, "", 'there are no tests in t.lisp. Write (test "name" … :expect {…}).\n'
+        1, "", 'no tests in t.lisp. Write (test "name" … :expect {…}).\n'
     )
 
 
@@ -350,7 +350,7 @@ def test_which_tree_of_the_file(tmp_path: Path) -> None:
     other = dodona_("tree", "run", "t.lisp", "--tree", "b", cwd=tmp_path)
     assert (other.code, other.out) == (1, "\n✗ b: failure, 1 tick\n")
     assert dodona_("tree", "show", "t.lisp", "--tree", "c", cwd=tmp_path) == Ran(
-        1, "", 'there is no tree "c". The file has: a, b.\n'
+        1, "", 'unknown tree "c". Trees in the file: a, b.\n'
     )
 
 
@@ -375,13 +375,13 @@ def test_a_broken_python_file(folder: Path, broken: str) -> None:
     (folder / "broken.py").write_text(text)
     ran = dodona_("tree", "run", "t.lisp", "--leaves", "broken.py", cwd=folder)
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith(f"broken.py:{line}:1: the file cannot be loaded: {said}")
-    assert ran.err.endswith(" Mend it, then try again.\n")
+    assert ran.err.startswith(f"broken.py:{line}:1: cannot load the file: {said}")
+    assert ran.err.endswith(" Fix the error and try again.\n")
 
 
 def test_a_python_file_that_is_not_there(folder: Path) -> None:
     """A plain sentence, and exit code 1."""
-    said = "there is no file none.py. --leaves takes Python files.\n"
+    said = "file not found: none.py. --leaves takes Python files.\n"
     for command in ("check", "test"):
         ran = dodona_("tree", command, "t.lisp", "--leaves", "none.py", cwd=folder)
         assert ran == Ran(1, "", said)
@@ -503,7 +503,7 @@ def test_no_command_minds_a_reader_that_goes_away(folder: Path, command: str, fi
 
 # -- the debugger ----------------------------------------------------------------------------------
 
-HELP = "enter: next node · c: go on · b: blackboard · t: tree · q: cancel the run\n"
+HELP = "enter: next node · c: continue · b: blackboard · t: tree · q: cancel the run\n"
 END = "\n  :flag false\n  :n 0\n  :seen 1\n✓ t: success, {} ticks\n"
 
 
@@ -586,7 +586,7 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
     ran = dodona_("tree", "run", "t.lisp", "--globals", "globals.json", cwd=folder)
     assert (ran.code, ran.out) == (4, "")
     assert ran.err.startswith("cannot read the global keys in globals.json: ")
-    assert ran.err.endswith(" Mend or remove the file.\n")
+    assert ran.err.endswith(" Fix or remove the file.\n")
     assert (folder / "globals.json").read_text() == "{"
 
 
@@ -600,8 +600,8 @@ USAGE: dict[str, str] = {
     "Available commands: check, show, run, trace, test. See: dodona tree --help\n",
     "tree run t.lisp --tracee": "Unknown option: --tracee. Did you mean --trace? "
     "See: dodona tree run --help\n",
-    "tree run": "no tree file is named. Name one, like: oracle.lisp\n",
-    "tree run t.lisp slow.lisp": "one tree file at a time (got 2).\n",
+    "tree run": "no tree file given. Example: oracle.lisp\n",
+    "tree run t.lisp slow.lisp": "only one tree file is allowed (got 2).\n",
 }
 
 

@@ -43,31 +43,31 @@ def test_answers(source: str, *, answer: bool) -> None:
 
 MISTAKES = [
     ("", "1:1: the expression is empty. Write true for always."),
-    ("contxt.turn.number > 1", "1:1: there is no 'contxt'. Did you mean 'context'?"),
-    ("1 < 2 && context.turnn.x == 1", "1:18: 'context' has no 'turnn'. Did you mean 'turn'?"),
+    ("contxt.turn.number > 1", "1:1: unknown name 'contxt'. Did you mean 'context'?"),
+    ("1 < 2 && context.turnn.x == 1", "1:18: 'context' has no field 'turnn'. Did you mean 'turn'?"),
     (
         "context == 1",
-        "1:1: 'context' has no value of its own. Name a part of it: turn, event, result.",
+        "1:1: 'context' is not a value. Use one of its fields: turn, event, result.",
     ),
-    ("\n\n  paramss.most > 1", "3:3: there is no 'paramss'. Did you mean 'params'?"),
-    ("zebra", "1:1: there is no 'zebra'. It knows context, params."),
-    ("params.most == None", "1:16: there is no 'None'. Write null."),
-    ("1 +", "1:4: the expression ends too early. Is a parenthesis or a value missing?"),
-    ("1 = 2", "1:3: '=' is not expected here. Write == to compare."),
-    ("true and false", "1:6: 'and' is not expected here. Write &&."),
-    ("len('a') > 1", "1:1: there is no function 'len'. Write size(…)."),
+    ("\n\n  paramss.most > 1", "3:3: unknown name 'paramss'. Did you mean 'params'?"),
+    ("zebra", "1:1: unknown name 'zebra'. Available names: context, params."),
+    ("params.most == None", "1:16: unknown name 'None'. Write null."),
+    ("1 +", "1:4: unexpected end of the expression. Is a parenthesis or a value missing?"),
+    ("1 = 2", "1:3: unexpected '='. Write == to compare."),
+    ("true and false", "1:6: unexpected 'and'. Write &&."),
+    ("len('a') > 1", "1:1: unknown function 'len'. Write size(…)."),
     (
         "context.event.payload.items.exist(x, x > 1)",
-        "1:29: there is no function 'exist'. Did you mean 'exists'?",
+        "1:29: unknown function 'exist'. Did you mean 'exists'?",
     ),
     (
         "'a' + 1 == 'a1'",
-        "1:5: '+' does not take string and int. Convert with int(…), double(…) or string(…).",
+        "1:5: '+' does not accept string and int. Convert with int(…), double(…) or string(…).",
     ),
-    ("true ? 1 : 'x'", "1:6: both values after '?' must be of one type."),
+    ("true ? 1 : 'x'", "1:6: both values after '?' must have the same type."),
     ("1 + 1", "1:1: a condition must be true or false (got int)."),
     ("'x'.matches('(')", "1:13: invalid regular expression: missing ): (."),
-    ("'\ud800' == ''", "1:1: the expression cannot be read. Is it plain text?"),
+    ("'\ud800' == ''", "1:1: the expression is not valid. Is it plain text?"),
 ]
 
 
@@ -88,11 +88,15 @@ def test_a_mistake_shows_its_line() -> None:
 
 
 FAILURES = [
-    ("params.least == 1", "there is no 'least'. Ask with has(…) first."),
-    ("params.most", "the condition must be true or false (got int). Compare it with something."),
+    ("params.least == 1", "the key 'least' is missing. Test with has(…) first."),
+    (
+        "params.most",
+        "the condition must be true or false (got int). Compare the value with something, as in "
+        "size(name) > 0.",
+    ),
     (
         "params.most * 1.5 > 1.0",
-        "'*' does not take int and double. Convert with int(…), double(…) or string(…).",
+        "'*' does not accept int and double. Convert with int(…), double(…) or string(…).",
     ),
     ("params.most / 0 == 1", "divide by zero."),
     ("context.event.payload.items[9] == 1", "Index error: index=9 size=3."),
@@ -124,7 +128,7 @@ def test_values_keep_their_types() -> None:
 
 def test_a_failing_value_raises() -> None:
     """Evaluating for a value fails as a condition does."""
-    with pytest.raises(ConditionFailed, match=r"there is no 'x'\. Ask with has"):
+    with pytest.raises(ConditionFailed, match=r"the key 'x' is missing\. Test with has"):
         compile_value("params.x", names=NAMES).evaluate(VALUES)
 
 

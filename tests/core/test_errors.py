@@ -139,7 +139,7 @@ def test_several_mistakes_in_one_error() -> None:
     assert as_json(gathered) == {
         "error": {
             "code": "tree_invalid",
-            "message": "2 mistakes.",
+            "message": "2 problems.",
             "hint": "",
             "problems": [
                 {

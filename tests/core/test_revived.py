@@ -29,7 +29,7 @@ from dodona.core.errors import (
         StoreError("broken."),
         TreeError("bent."),
         ProviderError("down.", kind=ProviderErrorKind.NO_FIRST_TOKEN, provider="x", hint="Wait."),
-        BadRequest("2 mistakes.", problems=[BadRequest("one."), BadRequest("two.", hint="Hm.")]),
+        BadRequest("2 problems.", problems=[BadRequest("one."), BadRequest("two.", hint="Hm.")]),
     ],
     ids=lambda error: type(error).__name__,
 )

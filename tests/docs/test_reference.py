@@ -200,7 +200,7 @@ def test_every_error_is_documented() -> None:
             assert error.__name__ in drawn
         elif error.__module__ == http_errors.__name__:
             row = f"| `{error.__name__}` | `{error.code}` | {error.http_status} |"
-            assert row in sections("errors.md")["Over HTTP alone"]
+            assert row in sections("errors.md")["HTTP errors"]
         elif error.__module__.startswith("dodona."):
             assert f"| `{error.code}` |" in page
 
@@ -437,7 +437,7 @@ def test_every_event_is_documented() -> None:
     """Types are the constants of core.events, and what the bus itself tells."""
     named = {name: value for name, value in vars(events).items() if name[0] != "_"}
     words = [v for name, v in named.items() if name.isupper() and isinstance(v, str)]
-    types = {word for word in words if not word.endswith(".")}  # that would be the beginning of one
+    types = {word for word in words if not word.endswith(".")}  # a prefix, or the hint
     told = re.findall(r"^\| `([a-z_.]+)` \|.*\w.* \|$", text_of("events.md"), re.M)
     assert {*types, EVENTS_LOST} == set(told)
 

@@ -70,8 +70,8 @@ leaf = 1
 [trunk]
 """
     assert mistakes(tmp_path, text) == [
-        'w.toml:1: words[0] must be more than an empty string (got "").',
-        "w.toml:2: unknown key shade. Sections are leaf, leaves, named, words.",
+        'w.toml:1: words[0] must be a non-empty string (got "").',
+        "w.toml:2: unknown key shade. Sections: leaf, leaves, named, words.",
         "w.toml:3: leaf.name is missing. What it is called.",
         "w.toml:4: unknown key leaf.nam. Did you mean 'name'?",
         "w.toml:5: leaf.size must be > 0 (got -5).",
@@ -79,8 +79,8 @@ leaf = 1
         'w.toml:9: leaves[0].size must be a whole number (got "big").',
         "w.toml:10: leaves[1].name is missing. What it is called.",
         "w.toml:11: unknown key leaves[1].nmae. Did you mean 'name'?",
-        "w.toml:14: unknown key named.first.leaf. [named.first] takes kind, name, size, text.",
-        "w.toml:15: unknown section [trunk]. Sections are leaf, leaves, named, words.",
+        "w.toml:14: unknown key named.first.leaf. Keys of [named.first]: kind, name, size, text.",
+        "w.toml:15: unknown section [trunk]. Sections: leaf, leaves, named, words.",
     ]
 
 
@@ -110,15 +110,15 @@ def test_what_is_missing_wholly_is_told_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        (b"a = \n", "w.toml:1:5: this is no TOML: invalid value. Text stands in quotes."),
-        (b"\n\nx = '\xff'", "w.toml:3: this is no text in UTF-8. Is it the right file?"),
+        (b"a = \n", "w.toml:1:5: invalid TOML: invalid value. Put text in quotes."),
+        (b"\n\nx = '\xff'", "w.toml:3: the file is not valid UTF-8. Is it the right file?"),
         (
             b"#" * (MAX_BYTES + 1),
-            "w.toml: the wood has more than 1,000,000 bytes. Is it the right file?",
+            "w.toml: the wood is larger than 1,000,000 bytes. Is it the right file?",
         ),
         (
             b"a" + b".a" * 100 + b" = 1",
-            "w.toml:1: this nests more than 64 levels deep. Is it the right file?",
+            "w.toml:1: keys or values are nested more than 64 levels deep. Is it the right file?",
         ),
     ],
 )
@@ -135,5 +135,6 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         read_document(tmp_path, label="the wood")
     assert str(found.value) == (
-        f"{tmp_path}: the wood cannot be read: Is a directory. It must be a file that you may read."
+        f"{tmp_path}: the wood cannot be read: Is a directory. Check that it is a file and that "
+        "you have permission to read it."
     )

@@ -127,6 +127,6 @@ async def test_a_reader_that_fails_is_asked_again(
         reader.reload()
 
     async with watch_folders(reader.folders, reload):
-        assert caplog.messages == ["changed files could not be read"]
+        assert caplog.messages == ["changed files could not be reloaded"]
         (tmp_path / "a.toml").write_text("a")
         await reader.until(lambda texts: texts == ["a"])

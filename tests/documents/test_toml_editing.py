@@ -130,22 +130,26 @@ def test_an_edit(text: str, changes: dict[KeyPath, Any], expected: str) -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
-    "a section": ("[a]\nx = 1\n", {("a",): 2}, "a is a section. Name a key in it."),
+    "a section": ("[a]\nx = 1\n", {("a",): 2}, "a is a section. Name one of its keys."),
     "below a value": (
         "a = 1\n",
         {("a", "x"): 2},
-        "a.x cannot be set: a is no section. Change it by hand.",
+        "a.x cannot be set: a is not a section. Edit the file by hand.",
     ),
     "comments in an array": (
         "a = [ {x = 1}, # one\n]\n",
         {("a", 0, "x"): 2},
-        "a has comments that would be lost. Change it by hand.",
+        "a contains comments that would be lost. Edit the file by hand.",
     ),
-    "too far on": ("[[a]]\n", {("a", 3): {}}, "there are only 1 of them. Count from 0."),
+    "too far on": (
+        "[[a]]\n",
+        {("a", 3): {}},
+        "index 3 is out of range (the length is 1). Indexes start at 0.",
+    ),
     "a name of an element": (
         "[[a]]\n",
         {("a", "x"): 1},
-        "x cannot be set there. Change it by hand.",
+        "x cannot be set there. Edit the file by hand.",
     ),
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dodona.gateway import GatewaySettings, make_app, open_listener, serve
+from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 
@@ -34,7 +34,7 @@ async def main(sign: Path) -> None:
                 await run.finish()
         tell("left")
 
-    app = make_app(agency, settings=GatewaySettings(), check_readiness=ready)
+    app = make_app(GatewayState(api=agency, settings=GatewaySettings(), check_readiness=ready))
     with open_listener("127.0.0.1", 0) as listener:
         await serve(app, listener, on_started=lambda url: tell("at", url), finish_runs=leave)
     tell("over")

@@ -12,7 +12,7 @@ import aiohttp
 from starlette.applications import Starlette
 
 from dodona.gateway import GatewaySettings, make_app, open_listener, serve
-from dodona.gateway.state import GatewayServices
+from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
 
@@ -99,11 +99,13 @@ async def gateway_up(
     agency = agency or PlainAgency()
     address = asyncio.get_running_loop().create_future()
     app = make_app(
-        agency,
-        settings=rules or GatewaySettings(),
-        check_readiness=ready,
-        services=GatewayServices(**beside),
-        redactor=redactor,
+        GatewayState(
+            api=agency,
+            settings=rules or GatewaySettings(),
+            check_readiness=ready,
+            redactor=redactor,
+            **beside,
+        )
     )
     task = asyncio.create_task(_served(app, address))
     async with ended(task), aiohttp.ClientSession() as client:

@@ -108,10 +108,10 @@ async def test_a_project_without_code(stand: Gateway) -> None:
 
 EXAMPLE = "Give a path as search_code returns it, such as 'src/main.py'."
 WRONG = [
-    ("/search", 400, "query is missing.", "Add ?query=… to the address."),
-    ("/definitions", 400, "name is missing.", "Add ?name=… to the address."),
-    ("/file", 400, "path is missing.", "Add ?path=… to the address."),
-    ("/file?path=../x", 403, "'../x' leads out of the code.", EXAMPLE),
+    ("/search", 400, "query is required.", "Add ?query=… to the URL."),
+    ("/definitions", 400, "name is required.", "Add ?name=… to the URL."),
+    ("/file", 400, "path is required.", "Add ?path=… to the URL."),
+    ("/file?path=../x", 403, "'../x' leads out of the code folder.", EXAMPLE),
     ("/file?path=%2Fetc%2Fpasswd", 403, "'/etc/passwd' is an absolute path.", EXAMPLE),
     ("/file?path=mian.py", 422, "there is no file 'mian.py'.", "Did you mean 'main.py'?"),
     ("?project_id=gone", 404, "there is no project 'gone'.", ""),

@@ -42,7 +42,7 @@ async def test_a_token_has_a_rate(tmp_path: Path) -> None:
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         assert (await get(gateway, **second)).status == 200
         (entry, *_) = await keys.noted("limit", 1)
-        assert "too many requests come with this token" in entry.what
+        assert "too many requests with this token" in entry.what
 
 
 async def test_an_address_has_a_rate(tmp_path: Path) -> None:
@@ -184,7 +184,10 @@ async def test_a_user_has_so_many_runs(tmp_path: Path) -> None:
         async with gateway.client.post(url, data=body, headers=token) as response:
             assert response.status == 429
             told = await response.json()
-            assert told["error"]["message"] == "2 runs of this user wait or go on already."
+            assert (
+                told["error"]["message"]
+                == "this user already has 2 runs that are queued or running."
+            )
         assert len(gateway.agency.oracle.runs) == 2
         async with gateway.client.post(url, data=body, headers=JSON) as response:
             assert response.status == 200
@@ -199,7 +202,7 @@ async def test_connections_are_counted() -> None:
             answer = await read_all(reader)
         writer.close()
         assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-        assert b'"too many are connected."' in answer
+        assert b'"too many open connections."' in answer
         for _, each in held:
             each.close()
 

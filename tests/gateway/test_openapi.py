@@ -14,7 +14,7 @@ from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
 from dodona.core.ports.tools import SourceReference
-from dodona.gateway import GatewaySettings, make_app
+from dodona.gateway import GatewaySettings, GatewayState, make_app
 from dodona.gateway.openapi import build_openapi
 from dodona.gateway.schemas import SCHEMAS
 from tests.gateway.plain_agency import PlainAgency
@@ -42,7 +42,9 @@ def refers_to(value: Any) -> Iterator[str]:
 
 async def test_it_names_every_route_and_only_those() -> None:
     """Of the application itself, not of our tables."""
-    app = make_app(PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    app = make_app(
+        GatewayState(api=PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    )
     plain = [route for route in app.routes if not isinstance(route, WebSocketRoute)]
     assert [route.path for route in plain] == list(DOCUMENT["paths"])
 

@@ -226,13 +226,13 @@ async def test_what_is_refused_is_told(gateway: Gateway) -> None:
     """With code and hint; and it is not tried again."""
     told = await run_js(
         """
-        const { ask, follow, Refused } = await import("PAGE/stream.js");
+        const { ask, follow, ApiError } = await import("PAGE/stream.js");
         const tried = [];
         for (const begin of [() => ask({ question: "" }, { base }), () => follow(9, { base })]) {
           try {
             for await (const chunk of begin()) tried.push(chunk);
           } catch (error) {
-            tried.push([error instanceof Refused, error.status, error.code, error.message]);
+            tried.push([error instanceof ApiError, error.status, error.code, error.message]);
           }
         }
         console.log(JSON.stringify(tried));
@@ -354,7 +354,7 @@ DECIDE = """
 
 
 @pytest.mark.parametrize(
-    ("button", "approved", "said"), [("allow", True, "Allowed."), ("refuse", False, "Refused.")]
+    ("button", "approved", "said"), [("allow", True, "Approved."), ("refuse", False, "Denied.")]
 )
 async def test_a_call_is_allowed_or_refused_on_the_page(
     gateway: Gateway, button: str, *, approved: bool, said: str
@@ -375,7 +375,7 @@ async def test_a_call_is_allowed_or_refused_on_the_page(
         showing.cancel()
     assert approvals.decided == [(1, "1~ab", approved, "")]
     assert shown == {
-        "asked": 'It <b>cannot</b> be undone. wire {"sum":5}AllowRefuse',
+        "asked": 'It <b>cannot</b> be undone. wire {"sum":5}ApproveDeny',
         "said": said,
         "disabled": True,
         "left": 0,
@@ -435,7 +435,7 @@ async def test_the_page_begins_anew_and_says_what_is_wrong(gateway: Gateway) -> 
     """
     )
     assert await run_js(script, base=gateway.url) == [
-        "The next question begins a new conversation.",
+        "The next question starts a new conversation.",
         "question must be a string of 1 to 10,000 characters (got 10,001).",
     ]
 

@@ -167,7 +167,7 @@ async def test_cancelling_all_that_runs_in_a_project(gateway: Gateway) -> None:
 async def test_cancelling_something_unclear_is_refused(gateway: Gateway, wrong: object) -> None:
     """What to cancel is never guessed."""
     status, told, _ = await gateway.call("POST", "/api/oracle/cancel", wrong)
-    assert (status, told["error"]["message"]) == (400, "say what to cancel.")
+    assert (status, told["error"]["message"]) == (400, "specify what to cancel.")
 
 
 async def test_the_context_is_shown_and_closed(gateway: Gateway) -> None:
@@ -207,11 +207,11 @@ async def test_runs_come_in_pages(gateway: Gateway) -> None:
         ("/api/runs/99999999999999999999", 404, "there is no run_id '99999999999999999999'."),
         ("/api/runs/5", 404, "there is no run 5."),
         ("/api/runs/5/events", 404, "there is no run 5."),
-        ("/api/runs/", 404, "there is nothing at '/api/runs/'."),
-        ("/api/nothing", 404, "there is nothing at '/api/nothing'."),
-        ("/page/..%2Fapp.py", 404, "there is nothing at '/page/../app.py'."),
+        ("/api/runs/", 404, "there is no endpoint '/api/runs/'."),
+        ("/api/nothing", 404, "there is no endpoint '/api/nothing'."),
+        ("/page/..%2Fapp.py", 404, "there is no endpoint '/page/../app.py'."),
         ("/page/app.py", 404, "the page has no file 'app.py'."),
-        ("/api/events?types=tool..call", 400, "'tool..call' is no pattern of events."),
+        ("/api/events?types=tool..call", 400, "'tool..call' is not a valid event pattern."),
     ],
 )
 async def test_wrong_addresses_say_what_is_wrong(
@@ -318,11 +318,11 @@ async def test_secrets_do_not_leave_in_errors() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "the body is no JSON: Input data was truncated (line 1, column 1)."),
-        (b'{"a": 1,}', "the body is no JSON: trailing comma in object (line 1, column 9)."),
+        (b"", "the body is not valid JSON: Input data was truncated (line 1, column 1)."),
+        (b'{"a": 1,}', "the body is not valid JSON: trailing comma in object (line 1, column 9)."),
         (
             '{"ä": "é",\n "b" 1}'.encode(),
-            "the body is no JSON: expected ':' (line 2, column 6).",
+            "the body is not valid JSON: expected ':' (line 2, column 6).",
         ),
         (b"[1]", "the body must be a JSON object."),
         (b'{"a": "\xff\xfe"}', "the body is not UTF-8."),

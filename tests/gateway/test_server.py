@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError
-from dodona.gateway import GatewaySettings, make_app, open_listener, serve
+from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
 from tests.gateway.plain_agency import LONG, PlainAgency, until
 from tests.gateway.talking import Following, events, gateway_up, nothing, ready
 
@@ -96,7 +96,9 @@ async def test_whoever_still_waits_is_sent_away(tmp_path: Path) -> None:
             assert await Following(listening).rest() == ""
             status, told = await asking
         assert (status, told["error"]["code"]) == (503, "shutting_down")
-        assert told["error"]["message"] == "Dodona is stopping. Run 2 goes on when it is back."
+        assert (
+            told["error"]["message"] == "Dodona is shutting down. Run 2 resumes after the restart."
+        )
         assert await stand.ends() == 0
 
 
@@ -133,21 +135,21 @@ async def test_a_port_in_use_says_what_to_do() -> None:
             await _serve("127.0.0.1", port)
     assert str(caught.value) == (
         f"port {port} of 127.0.0.1 is in use. "
-        "Is Dodona running already? Or choose another with --port."
+        "Is Dodona already running? If not, choose another port with --port."
     )
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "8.8.8.8"])  # noqa: S104
 async def test_only_this_machine_may_come_in(host: str) -> None:
     """Until somebody asks who they are."""
-    with pytest.raises(AccessDenied, match="others on the network could come in"):
+    with pytest.raises(AccessDenied, match="is reachable from the network"):
         await _serve(host, 0)
 
 
 @pytest.mark.parametrize("host", ["", "example.com", "127.0.0.1:80", "localhost.example"])
 async def test_a_host_must_be_an_address(host: str) -> None:
     """A name may lead anywhere, tomorrow elsewhere."""
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not an IP address"):
         await _serve(host, 0)
 
 
@@ -206,7 +208,9 @@ async def test_a_stream_under_way_ends_when_it_is_cancelled() -> None:
 
 
 async def _serve(host: str, port: int, address: asyncio.Future[str] | None = None) -> None:
-    app = make_app(PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    app = make_app(
+        GatewayState(api=PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    )
     started = address.set_result if address else lambda _: None
     with open_listener(host, port) as listener:
         await serve(app, listener, on_started=started, finish_runs=nothing)

@@ -194,7 +194,7 @@ async def test_labels(tree: Tree) -> None:
     check("Labelled", told)
     assert (status, told) == (200, {"context_id": "node-1", "label": "start"})
     status, told = await tree.post("label", {"context_id": "node-2", "label": "start"})
-    assert (status, told["error"]["message"]) == (400, "the label 'start' is that of run 1.")
+    assert (status, told["error"]["message"]) == (400, "the label 'start' belongs to run 1.")
     assert (await tree.post("label", {"context_id": "node-1", "label": None}))[0] == 200
     assert (await tree.post("label", {"context_id": "node-2", "label": "start"}))[0] == 200
 
@@ -213,23 +213,23 @@ async def test_pruning(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("what", "body", "status", "words"),
     [
-        ("checkout", {}, 400, "say which context_id to go on from."),
-        ("checkout", {"context_id": 1}, 400, "context_id must be a text of 1 to 200 characters"),
-        ("checkout", {"context_id": ""}, 400, "context_id must be a text"),
+        ("checkout", {}, 400, "context_id is required."),
+        ("checkout", {"context_id": 1}, 400, "context_id must be a string of 1 to 200 characters"),
+        ("checkout", {"context_id": ""}, 400, "context_id must be a string"),
         ("checkout", {"contextid": None}, 400, "there is no field 'contextid'."),
         ("checkout", {"context_id": "node-99"}, 404, "there is no run 99"),
         ("checkout", {"context_id": "\0\u202e"}, 404, "there is no context"),
-        ("checkout", {"context_id": "x" * 201}, 400, "context_id must be a text"),
+        ("checkout", {"context_id": "x" * 201}, 400, "context_id must be a string"),
         ("checkout", {"context_id": None, "project_id": "p"}, 404, "there is no project 'p'."),
-        ("checkout", {"context_id": None, "expected": 3}, 400, "expected must be a text"),
+        ("checkout", {"context_id": None, "expected": 3}, 400, "expected must be a string"),
         ("branch", {}, 400, "specify either a message or a context"),
-        ("branch", {"message_id": 1}, 400, "message_id must be a text"),
+        ("branch", {"message_id": 1}, 400, "message_id must be a string"),
         ("branch", {"message_id": "1", "context_id": "node-1"}, 400, "specify either"),
         ("branch", {"message_id": "99"}, 404, "there is no message '99'"),
         ("branch", {"message_id": "1; DROP TABLE runs"}, 404, "there is no message"),
         ("branch", {"context_id": "node-1", "label": "x" * 81}, 400, "a label must have 1 to 80"),
-        ("label", {"context_id": "node-1"}, 400, "say which context_id gets which label."),
-        ("label", {"label": "x"}, 400, "say which context_id gets which label."),
+        ("label", {"context_id": "node-1"}, 400, "context_id and label are required."),
+        ("label", {"label": "x"}, 400, "context_id and label are required."),
         ("label", {"context_id": "node-1", "label": "node-2"}, 400, "is reserved"),
         ("label", {"context_id": "node-99", "label": "x"}, 404, "there is no run 99."),
         ("label", {"context_id": "some label", "label": "x"}, 404, "there is no context"),

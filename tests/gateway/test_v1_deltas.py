@@ -114,7 +114,7 @@ def test_what_is_said_otherwise_cannot_be_sent() -> None:
         deltas = RunDeltas(is_streaming=streams)
         heard(deltas, chunks.content("The oak "), chunks.restart(0, "cut"))
         if streams:
-            with pytest.raises(AnswerRestarted, match="began its answer anew"):
+            with pytest.raises(AnswerRestarted, match="restarted its answer"):
                 heard(deltas, chunks.content("An elm "), first=3)
         else:
             heard(deltas, chunks.content("An elm."), first=3)
@@ -178,7 +178,7 @@ def test_every_call_has_an_id_of_its_own() -> None:
 
 
 def test_a_relayed_answer_cannot_begin_anew() -> None:
-    with pytest.raises(AnswerRestarted, match="anew: cut"):
+    with pytest.raises(AnswerRestarted, match="restarted its answer: cut"):
         calls(TextDelta("a"), Restart("cut"))
 
 

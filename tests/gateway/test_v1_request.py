@@ -61,7 +61,7 @@ def test_what_changes_nothing_is_taken() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
-    ({"model": None}, "model", "model must be a text of 1 to 300 characters."),
+    ({"model": None}, "model", "model must be a string of 1 to 300 characters."),
     ({"messages": []}, "messages", "messages must be a list of 1 to 2,000 messages."),
     ({"messages": "Hello"}, "messages", "messages must be a list of 1 to 2,000 messages."),
     ({"messages": ["Hello"]}, "messages[0]", "a message must be an object."),
@@ -73,31 +73,31 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"messages": [{"role": "user"}]},
         "messages[0].content",
-        "content must be a text, or a list of parts.",
+        "content must be a string or a list of parts.",
     ),
     (
         {"messages": [{"role": "user", "content": [IMAGE]}]},
         "messages[0].content[0]",
-        "a part of type 'image_url' cannot be read here.",
+        "parts of type 'image_url' are not supported.",
     ),
     (
         {"messages": [{"role": "tool", "content": "x"}]},
         "messages[0].tool_call_id",
-        "a tool's message needs the id of its call.",
+        "a tool message needs the id of its call.",
     ),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
         "messages[0].tool_calls[0]",
-        'a call must look like {"id": …, "type": "function", "function": '
+        'a tool call must look like {"id": …, "type": "function", "function": '
         '{"name": …, "arguments": "{}"}}.',
     ),
     ({"temprature": 1}, "temprature", "there is no field 'temprature'."),
-    ({"n": 2}, "n", "n other than 1 is not possible here."),
-    ({"n": True}, "n", "n other than 1 is not possible here."),
-    ({"top_p": 0.5}, "top_p", "top_p other than 1 is not possible here."),
-    ({"logprobs": True}, "logprobs", "logprobs other than False is not possible here."),
-    ({"functions": []}, "functions", "functions is not possible here."),
-    ({"audio": {}}, "audio", "audio is not possible here."),
+    ({"n": 2}, "n", "n other than 1 is not supported."),
+    ({"n": True}, "n", "n other than 1 is not supported."),
+    ({"top_p": 0.5}, "top_p", "top_p other than 1 is not supported."),
+    ({"logprobs": True}, "logprobs", "logprobs other than False is not supported."),
+    ({"functions": []}, "functions", "functions is not supported."),
+    ({"audio": {}}, "audio", "audio is not supported."),
     ({"stream": "yes"}, "stream", "stream must be true or false."),
     (
         {"stream_options": {"usage": True}},
@@ -112,37 +112,37 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"max_tokens": 1, "max_completion_tokens": 2},
         "max_tokens",
-        "max_tokens and max_completion_tokens say two things.",
+        "max_tokens and max_completion_tokens conflict.",
     ),
     ({"temperature": 3}, "temperature", "temperature must be a number from 0 to 2 (got 3)."),
     (
         {"stop": ["a"] * 5},
         "stop",
-        "stop must be a text, or a list of at most 4 texts, none of them empty.",
+        "stop must be a non-empty string, or a list of at most 4 of them.",
     ),
     (
         {"stop": [""]},
         "stop",
-        "stop must be a text, or a list of at most 4 texts, none of them empty.",
+        "stop must be a non-empty string, or a list of at most 4 of them.",
     ),
-    ({"user": ""}, "user", "user must be a text of 1 to 200 characters."),
+    ({"user": ""}, "user", "user must be a string of 1 to 200 characters."),
     ({"tools": {}}, "tools", "tools must be a list of at most 128 tools."),
-    ({"tools": [TOOL, TOOL]}, "tools[1]", "two tools are called 'find'."),
+    ({"tools": [TOOL, TOOL]}, "tools[1]", "two tools are named 'find'."),
     (
         {"tools": [{"type": "web_search"}]},
         "tools[0]",
-        "there are no tools of type 'web_search' here.",
+        "tools of type 'web_search' are not supported.",
     ),
     (
         {"tools": [{"type": "function", "function": {"name": "a b"}}]},
         "tools[0].function.name",
-        "a tool's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and - (got 'a b').",
+        "a tool name must consist of 1 to 64 of the characters a-z, A-Z, 0-9, _ and - (got 'a b').",
     ),
-    ({"tool_choice": "required"}, "tool_choice", "tool_choice needs tools."),
+    ({"tool_choice": "required"}, "tool_choice", "tool_choice requires tools."),
     (
         {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "fnd"}}},
         "tool_choice",
-        "tool_choice names a tool 'fnd' that is not offered.",
+        "tool_choice names 'fnd', which is not in tools.",
     ),
     (
         {"response_format": {"type": "xml"}},
@@ -229,5 +229,5 @@ def test_a_model_reads_messages_in_their_order() -> None:
         ToolResult("a", "find", "oak"),
     ]
     stray = read(messages=[HELLO, {"role": "tool", "tool_call_id": "b", "content": "x"}])
-    with pytest.raises(InvalidParameter, match="no call has the id 'b'"):
+    with pytest.raises(InvalidParameter, match="no tool call has the id 'b'"):
         list(to_model_messages(stray.messages))

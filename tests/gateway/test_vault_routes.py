@@ -118,10 +118,10 @@ async def test_nobody_s_edit_is_overwritten(stand: Stand) -> None:
     assert (await stand.put("a.md", "two", version=first["version"]))["outcome"] == "unchanged"
     now = second["version"]
     for given, said in (
-        ({}, f"the note 'a.md' is there already: its version is {now}."),
+        ({}, f"the note 'a.md' already exists: its version is {now}."),
         (
             {"version": first["version"]},
-            f"the note 'a.md' was changed meanwhile: its version is {now}.",
+            f"the note 'a.md' has changed: its version is {now}.",
         ),
     ):
         body = {"path": "a.md", "content": "mine", **given}
@@ -152,7 +152,7 @@ async def test_a_note_is_moved_with_its_links_and_back(stand: Stand) -> None:
     assert (stand.root / "a.md").read_text() == "see [[oak]]"
     assert await stand.error("POST", "/undo", {"move": moved["id"]}) == (
         409,
-        f"move {moved['id']} was undone already, by move {undone['id']}.",
+        f"move {moved['id']} was already undone by move {undone['id']}.",
     )
     assert await stand.error("POST", "/undo", {}) == (404, "there is no move to undo.")
     assert await stand.error("POST", "/undo", {"move": 99}) == (404, "there is no move 99.")
@@ -220,23 +220,23 @@ async def test_no_path_leaves_the_vault(stand: Stand, path: str, status: int) ->
     ("method", "path", "body", "said"),
     [
         ("PUT", "/note", {"path": "a.md"}, "content is missing."),
-        ("PUT", "/note", {"path": "a.md", "content": 5}, "content must be a text."),
-        ("PUT", "/note", {"path": "a.md", "content": None}, "content must be a text."),
+        ("PUT", "/note", {"path": "a.md", "content": 5}, "content must be a string."),
+        ("PUT", "/note", {"path": "a.md", "content": None}, "content must be a string."),
         (
             "PUT",
             "/note",
             {"path": "a.md", "content": "x", "versoin": ""},
             "there is no field 'versoin'.",
         ),
-        ("POST", "/move", {}, "2 mistakes."),
+        ("POST", "/move", {}, "2 problems."),
         ("POST", "/undo", {"move": "1"}, "move must be a whole number."),
         ("POST", "/undo", {"move": True}, "move must be a whole number."),
         ("POST", "/undo", {"move": 0}, "move must be from 1 to 999999999999999999."),
         ("POST", "/undo", {"move": 10**30}, "move must be from 1 to 999999999999999999."),
-        ("POST", "/index", {"folder": 1}, "folder must be a text."),
-        ("GET", "/note", None, "say which note."),
-        ("GET", "/backlinks", None, "say which note."),
-        ("GET", "/search", None, "say what to search for."),
+        ("POST", "/index", {"folder": 1}, "folder must be a string."),
+        ("GET", "/note", None, "path is required."),
+        ("GET", "/backlinks", None, "path is required."),
+        ("GET", "/search", None, "query is required."),
         ("GET", "/search?query=x&limit=0", None, "limit must be a whole number from 1 to 100"),
         ("GET", "?limit=-1", None, "limit must be a whole number from 1 to 20000"),
         ("GET", "/moves?limit=x", None, "limit must be a whole number from 1 to 1000"),
@@ -284,7 +284,7 @@ async def test_long_paths_and_queries(stand: Stand) -> None:
     assert len((await stand.got(f"/search?query={query}", "NoteHits"))["hits"]) == 1
     assert await stand.error("GET", f"/search?query={'x' * 1001}") == (
         400,
-        f"query must be a text of 1 to 1000 characters (got '{'x' * 79}).",
+        f"query must be a string of 1 to 1000 characters (got '{'x' * 79}).",
     )
 
 
@@ -309,7 +309,7 @@ async def test_a_note_that_is_too_long(stand: Stand) -> None:
     body = {"path": "a.md", "content": "x" * 1_000_001}
     assert await stand.error("PUT", "/note", body) == (
         422,
-        "the content has 1,000,001 bytes, and a note at most 1,000,000.",
+        "the content has 1,000,001 bytes; a note can have at most 1,000,000.",
     )
     assert [*stand.root.iterdir()] == []
 

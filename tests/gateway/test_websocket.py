@@ -253,23 +253,25 @@ async def test_what_is_being_taken_in_is_taken_in(
 PARAMS_OF_SEND = {"channel": "web", "account": "local", "content": "x"}
 
 WRONG = [
-    ("[]", bad_request(None, "the frame must be a JSON object.", 'Send something like {"…": …}.')),
+    ("[]", bad_request(None, "the frame must be a JSON object.", 'For example: {"…": …}.')),
     ("[" * 100_000, bad_request(None, "the frame is nested too deeply.")),
     (
         {"id": 7},
-        bad_request(7, "method must be the name of a method.", "The hello names them."),
+        bad_request(
+            7, "method must be the name of a method.", "The hello event lists the methods."
+        ),
     ),
     (
         {"id": 1.5, "method": "ping"},
-        bad_request(None, "id must be a whole number or a text of 1 to 100 characters."),
+        bad_request(None, "id must be a whole number or a string of 1 to 100 characters."),
     ),
     (
         {"id": True, "method": "ping"},
-        bad_request(None, "id must be a whole number or a text of 1 to 100 characters."),
+        bad_request(None, "id must be a whole number or a string of 1 to 100 characters."),
     ),
     (
         {"id": "x" * 101, "method": "ping"},
-        bad_request(None, "id must be a whole number or a text of 1 to 100 characters."),
+        bad_request(None, "id must be a whole number or a string of 1 to 100 characters."),
     ),
     (
         {"id": "a", "method": "ping", "params": [1]},
@@ -292,7 +294,7 @@ WRONG = [
     ),
     (
         {"id": 1, "method": "ping", "params": {"x": 1}},
-        bad_request(1, "there is no parameter 'x'.", "There are none."),
+        bad_request(1, "there is no parameter 'x'.", "This method has no parameters."),
     ),
     (
         {"id": 1, "method": "chat.cancel", "params": {"run_id": "7"}},
@@ -308,7 +310,7 @@ WRONG = [
     ),
     (
         {"id": 1, "method": "chat.send", "params": {**PARAMS_OF_SEND, "content": None}},
-        bad_request(1, "content is missing: a text of 1 to 10,000 characters."),
+        bad_request(1, "content is missing: a string of 1 to 10,000 characters."),
     ),
     (
         {"id": 1, "method": "chat.send", "params": {**PARAMS_OF_SEND, "wait": 1}},
@@ -339,7 +341,7 @@ async def test_a_wrong_frame_gets_an_error_and_ends_nothing(
 async def test_no_json_is_told_with_its_place(speaker: Speaker) -> None:
     await speaker.say('{"id": 1,\n "method" ping}')
     error = (await speaker.heard())["error"]
-    assert error["message"].startswith("the frame is no JSON: ")
+    assert error["message"].startswith("the frame is not valid JSON: ")
     assert error["where"] == {"file": "frame", "line": 2, "column": 11}
 
 
@@ -379,8 +381,8 @@ async def test_an_id_in_use_is_refused_under_no_id(gateway: Gateway, speaker: Sp
     await speaker.say({"id": "x", "method": "ping"})
     assert await speaker.heard() == bad_request(
         None,
-        "id 'x' is that of a request that is not answered yet.",
-        "Give each request an id of its own.",
+        "id 'x' belongs to a request that has no response yet.",
+        "Use a unique id for each request.",
     )
     gateway.agency.messages.gate.set()
     assert (await speaker.answer("x"))["run_id"] == 1
@@ -399,8 +401,8 @@ async def test_a_flood_is_refused_and_what_was_taken_is_answered(
         await speaker.call("ping")
     assert caught.value.error == {
         "code": "too_many_requests",
-        "message": f"{MAX_REQUESTS} requests of this connection are not answered yet.",
-        "hint": "Wait for some of the answers.",
+        "message": f"{MAX_REQUESTS} requests on this connection have no response yet.",
+        "hint": "Wait for some of the responses.",
     }
     async with speaking(gateway.client, gateway.url) as other:
         assert await other.call("ping") == {"pong": True}
@@ -445,8 +447,8 @@ async def test_a_bug_ends_its_request_alone(
             await speaker.send("x")
         assert caught.value.error == {
             "code": "error",
-            "message": "something went wrong here.",
-            "hint": "The log says what.",
+            "message": "an internal error occurred.",
+            "hint": "See the server log.",
         }
         assert "chat.send failed" in caplog.text
     assert await speaker.call("ping") == {"pong": True}

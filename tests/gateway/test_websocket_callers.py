@@ -11,10 +11,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message
 
 from dodona.gateway.security.caller import SCOPES, Caller
-from dodona.gateway.security.quotas import RequestQuotas
-from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
-from dodona.gateway.state import GatewayServices, GatewayState
+from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import SessionLocks
 from dodona.gateway.websocket.connection import Connection
@@ -29,16 +27,7 @@ DOOR = HTTPConnection({"type": "websocket", "headers": []})
 
 def a_gate() -> GatewayState:
     agency: Any = PlainAgency()
-    rules = GatewaySettings()
-    return GatewayState(
-        api=agency,
-        settings=rules,
-        check_readiness=ready,
-        openapi={},
-        token_cache=TokenCache(None, rules.limits),
-        quotas=RequestQuotas(rules.limits),
-        services=GatewayServices(),
-    )
+    return GatewayState(api=agency, settings=GatewaySettings(), check_readiness=ready)
 
 
 def a_line(sent: list[Message]) -> FrameWriter:
@@ -102,7 +91,7 @@ async def test_only_the_adapter_of_a_channel_speaks_for_others(
     if not is_allowed:
         assert answer["error"] == {
             "code": "access_denied",
-            "message": "ada may speak for ada alone.",
+            "message": "ada may send only as ada.",
             "hint": "Set account to ada and no peer, or use a token with scope channel.",
         }
 

@@ -253,7 +253,7 @@ inbox.lisp:1:4: this ' has nothing to quote. Put a form right after it, or remov
   1 | (a ')
     |    ^""",
     "{:a 1 :b}": """\
-inbox.lisp:1:7: this last key of the map has no value. A map is pairs of a key and a value.
+inbox.lisp:1:7: this last key of the map has no value. A map consists of key-value pairs.
   1 | {:a 1 :b}
     |       ^""",
     "{:a 1\n :a 2}": """\
@@ -265,15 +265,15 @@ inbox.lisp:1:6: the key 7 is already in the map, at inbox.lisp:1:2. Remove one o
   1 | {7 1 07 2}
     |      ^""",
     "{a 1}": """\
-inbox.lisp:1:2: this cannot be a key of a map. Keys are keywords, strings or whole numbers.
+inbox.lisp:1:2: this cannot be a map key. Keys are keywords, strings or whole numbers.
   1 | {a 1}
     |  ^""",
     "{true 1}": """\
-inbox.lisp:1:2: this cannot be a key of a map. Keys are keywords, strings or whole numbers.
+inbox.lisp:1:2: this cannot be a map key. Keys are keywords, strings or whole numbers.
   1 | {true 1}
     |  ^""",
     "{1.5 1}": """\
-inbox.lisp:1:2: this cannot be a key of a map. Keys are keywords, strings or whole numbers.
+inbox.lisp:1:2: this cannot be a map key. Keys are keywords, strings or whole numbers.
   1 | {1.5 1}
     |  ^""",
     "(wait 12abc)": """\
@@ -322,7 +322,7 @@ inbox.lisp:1:4: this ':' has no name. Write the name right after it, as in :time
   1 | (a : b)
     |    ^""",
     ":a:b": """\
-inbox.lisp:1:3: ':' (U+003A COLON) cannot be part of a name. Names are made of letters, digits, \
+inbox.lisp:1:3: ':' (U+003A COLON) cannot be part of a name. Names consist of letters, digits, \
 _ and - + * / < > = ! ? .
   1 | :a:b
     |   ^""",
@@ -341,7 +341,7 @@ inbox.lisp:1:2: U+00A0 NO-BREAK SPACE has no meaning here. Write a plain space i
   1 | a�b
     |  ^""",
     "a\u200bb": """\
-inbox.lisp:1:2: U+200B ZERO WIDTH SPACE cannot be part of a name. Names are made of letters, \
+inbox.lisp:1:2: U+200B ZERO WIDTH SPACE cannot be part of a name. Names consist of letters, \
 digits, _ and - + * / < > = ! ? .
   1 | a�b
     |  ^""",
@@ -358,15 +358,15 @@ inbox.lisp:1:1: U+D800 LONE SURROGATE has no meaning here. Remove it.
   1 | �
     | ^""",
     '"a\x00"': """\
-inbox.lisp:1:3: a string cannot hold U+0000 CONTROL CHARACTER. Write \\u{0}.
+inbox.lisp:1:3: a string cannot contain U+0000 CONTROL CHARACTER. Write \\u{0}.
   1 | "a�"
     |   ^""",
     '"\udfff"': """\
-inbox.lisp:1:2: a string cannot hold U+DFFF LONE SURROGATE. Remove it.
+inbox.lisp:1:2: a string cannot contain U+DFFF LONE SURROGATE. Remove it.
   1 | "�"
     |  ^""",
     r'"a\q"': """\
-inbox.lisp:1:3: '\\' cannot stand before 'q' (U+0071 LATIN SMALL LETTER Q). The escapes are \\n \
+inbox.lisp:1:3: '\\' cannot be followed by 'q' (U+0071 LATIN SMALL LETTER Q). The escapes are \\n \
 \\t \\r \\" \\\\ and \\u{HEX}.
   1 | "a\\q"
     |   ^""",
@@ -419,7 +419,7 @@ def test_nesting_has_a_limit(opener: str, closer: str) -> None:
     error = failure(opener * (MAX_DEPTH + 1))
     assert str(error) == (
         "inbox.lisp:1:1001: forms are nested more than 1,000 deep here. "
-        "Give the inner ones a name and a place of their own."
+        "Move the inner forms elsewhere and refer to them by name."
     )
 
 
@@ -438,8 +438,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     table = {
         tmp_path / "inbx.lisp": "there is no such file. Did you mean 'inbox.lisp'?",
         tmp_path / "none" / "a.lisp": "there is no such file. Check the path.",
-        tmp_path: "is a directory. Name a .lisp file.",
-        Path("/dev/zero"): "is not a regular file. Name a .lisp file.",
+        tmp_path: "is a directory. Pass a .lisp file.",
+        Path("/dev/zero"): "is not a regular file. Pass a .lisp file.",
         tmp_path / "inbox.lisp" / "a": "cannot be read (Not a directory). "
         "Check the path and its permissions.",
         tmp_path / "a\0b": "cannot be read (embedded null byte). "

@@ -98,4 +98,4 @@ def test_what_no_ceiling_can_be(unit: str, value: int | Decimal, words: str) -> 
     """Refused with the bounds, before a database would choke on it."""
     with pytest.raises(ConfigError) as refused:
         Ceiling(**{unit: value})
-    assert str(refused.value).endswith(f"{words} Leave it out for no ceiling.")
+    assert str(refused.value).endswith(f"{words} Omit it for no ceiling.")

@@ -154,9 +154,9 @@ async def test_without_a_known_price_there_is_no_call_under_dollars(store: Store
     with pytest.raises(BudgetExceeded) as refused:
         await run.reserve(meter(), provider="openai-compatible", model='my "own"')
     assert str(refused.value) == (
-        'a budget in US dollars allows no call of openai-compatible/my "own": its price is '
-        'unknown. Set its price under [prices."openai-compatible/my \\"own\\""], 0 if nobody '
-        "bills it."
+        'a budget in US dollars does not allow openai-compatible/my "own": its price is '
+        'unknown. Set its price under [prices."openai-compatible/my \\"own\\""], or 0 if '
+        "it is free."
     )
     assert await budgets(store) == {}
 

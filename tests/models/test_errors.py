@@ -31,21 +31,21 @@ STATUSES: list[tuple[str, int, Any, ProviderErrorKind, str]] = [
         401,
         told("Incorrect API key"),
         ProviderErrorKind.UNAUTHORIZED,
-        "Set OPENAI_API_KEY to a valid key.",
+        "Set OPENAI_API_KEY to a valid API key.",
     ),
     (
         "gemini",
         400,
         [told("API key not valid. Please pass a valid API key.")],
         ProviderErrorKind.UNAUTHORIZED,
-        "Set GEMINI_API_KEY or GOOGLE_API_KEY to a valid key.",
+        "Set GEMINI_API_KEY or GOOGLE_API_KEY to a valid API key.",
     ),
     (
         "anthropic",
         403,
         told(type="permission_error"),
         ProviderErrorKind.UNAUTHORIZED,
-        "Set ANTHROPIC_API_KEY to a valid key.",
+        "Set ANTHROPIC_API_KEY to a valid API key.",
     ),
     (
         "openrouter",
@@ -96,7 +96,7 @@ STATUSES: list[tuple[str, int, Any, ProviderErrorKind, str]] = [
         404,
         told("no such model"),
         ProviderErrorKind.REJECTED,
-        "Check the name of the model 'test-model'.",
+        "Check the model name 'test-model'.",
     ),
     ("openai", 500, "oops", ProviderErrorKind.SERVER, ""),
     ("openai", 503, None, ProviderErrorKind.SERVER, ""),
@@ -188,7 +188,7 @@ async def test_an_error_inside_a_stream_is_one(
     """The status said 200, and was wrong."""
     error = await refusal(provider, Reply([data]), GO)
     assert error.kind is fault
-    assert "in mid-answer" in error.message
+    assert "while streaming" in error.message
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

@@ -22,12 +22,13 @@ MISTAKES: list[tuple[str, str, dict[str, Any], str]] = [
         "zzz",
         "m",
         {},
-        "unknown provider 'zzz'. Known are anthropic, openai, openrouter, gemini, deepseek, ollama,"
+        "unknown provider 'zzz'. Available providers: anthropic, openai, openrouter, gemini, "
+        "deepseek, ollama,"
         " openai-compatible.",
     ),
-    ("openai", "m", {}, "openai needs a key. Set OPENAI_API_KEY."),
-    ("ollama", "", {}, "ollama needs the name of a model. Set model."),
-    ("ollama", ":thinking", {}, "ollama needs the name of a model. Set model."),
+    ("openai", "m", {}, "openai needs an API key. Set OPENAI_API_KEY."),
+    ("ollama", "", {}, "ollama needs a model name. Set model."),
+    ("ollama", ":thinking", {}, "ollama needs a model name. Set model."),
     (
         "openai-compatible",
         "m",
@@ -38,8 +39,9 @@ MISTAKES: list[tuple[str, str, dict[str, Any], str]] = [
         "openai",
         "m",
         {"api_key": "a-key-with\n-a-line-end"},
-        "the key of openai holds a character that no key has. Check OPENAI_API_KEY: a line end or"
-        " a quote may have slipped in.",
+        "the API key of openai contains an invalid character. Check OPENAI_API_KEY for a stray "
+        "line "
+        "break, space or quote.",
     ),
 ]
 
@@ -74,7 +76,7 @@ def test_an_address_is_host_port_and_path(url: str) -> None:
     """Anything else is refused, and not repeated: a password may be in it."""
     with pytest.raises(ConfigError) as caught:
         connected("openai", base_url=url)
-    assert "the base_url of openai is not an http(s) address" in str(caught.value)
+    assert "the base_url of openai must be an http(s) URL" in str(caught.value)
     assert "password" not in str(caught.value)
 
 

@@ -169,4 +169,4 @@ async def test_what_does_not(chunks: list[object]) -> None:
         _, error = await gather(model, GO)
     assert error is not None
     assert error.kind is ProviderErrorKind.INTERRUPTED
-    assert error.message.startswith("openai-compatible broke off the answer: ")
+    assert error.message.startswith("openai-compatible interrupted the answer: ")

@@ -101,7 +101,7 @@ async def test_anthropic_has_no_response_format() -> None:
     assert error is not None
     assert (error.kind, error.message) == (
         ProviderErrorKind.REJECTED,
-        "Anthropic's wire has no response_format.",
+        "the Anthropic API does not support response_format.",
     )
     assert server.asked == []
 
@@ -109,14 +109,14 @@ async def test_anthropic_has_no_response_format() -> None:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"tool_choice": ToolChoice("required")}, "call a tool because it must"),
-        ({"response_format": SCHEMA}, "write in a response_format"),
+        ({"tool_choice": ToolChoice("required")}, "tool_choice"),
+        ({"response_format": SCHEMA}, "response_format"),
     ],
 )
 async def test_the_extractive_model_refuses_what_it_cannot(
     settings: dict[str, Any], what: str
 ) -> None:
-    with pytest.raises(ProviderError, match=f"cannot {what}") as raised:
+    with pytest.raises(ProviderError, match=f"{what} needs a language model") as raised:
         await _answered(tools=(SEARCH,), **settings)
     assert raised.value.kind is ProviderErrorKind.REJECTED
 

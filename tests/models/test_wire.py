@@ -107,7 +107,7 @@ async def test_no_first_token_in_time(pieces: list[bytes]) -> None:
         _, error = await gather(model, GO)
         assert error is not None
         assert error.kind is ProviderErrorKind.NO_FIRST_TOKEN
-        assert error.message == f"{provider} said nothing for 0.05 seconds."
+        assert error.message == f"{provider} did not respond within 0.05 seconds."
         await asyncio.wait_for(server.left.wait(), 5)
 
 
@@ -153,7 +153,7 @@ async def test_an_answer_without_end_is_bounded(
     assert events == [TextDelta("Hel")]
     assert error is not None
     assert error.kind is ProviderErrorKind.MALFORMED
-    assert "larger than 100000 bytes" in error.message
+    assert "larger than 100,000 bytes" in error.message
 
 
 async def test_an_event_without_end_is_bounded() -> None:
@@ -161,7 +161,7 @@ async def test_an_event_without_end_is_bounded() -> None:
     pieces = [HELLO, b"data: ", *([b"y" * 100_000] * 100)]
     error = await refusal("openai", Reply(pieces), GO)
     assert error.kind is ProviderErrorKind.MALFORMED
-    assert "an event is larger than 8388608 bytes" in error.message
+    assert "an event is larger than 8,388,608 bytes" in error.message
 
 
 async def test_usage_is_known_while_a_stream_runs() -> None:

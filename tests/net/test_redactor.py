@@ -71,7 +71,8 @@ def test_a_short_secret_is_refused(secret: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Redactor().add("PIN", secret)
     assert str(caught.value) == (
-        "PIN is too short for a secret. Fewer than 8 characters cannot be hidden in logs."
+        "PIN is too short for a secret. A secret needs at least 8 characters, so that it can be "
+        "redacted in logs."
     )
 
 

@@ -52,8 +52,8 @@ def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(BadRequest) as refused:
         Bus().add_handler(print, types=("tool.*", pattern), user_id=None)
     assert str(refused.value) == (
-        f"{pattern!r} is no pattern of events. Write a type like tool.call.success, a prefix like "
-        "tool.*, or *."
+        f"{pattern!r} is not a valid event pattern. Write a type like tool.call.success, a "
+        "prefix like tool.*, or *."
     )
 
 
@@ -370,7 +370,7 @@ def test_handlers_that_set_off_each_other_come_to_an_end(
         bus.emit(event("shout"))
     assert len(told) == 1001
     (line,) = caplog.records
-    assert line.message == "handlers of shout set off too much: the rest is dropped"
+    assert line.message == "handlers of shout emit too many events: the rest is dropped"
     bus.emit(event("whisper"))
     assert told[-1] == "whisper"
 

@@ -188,7 +188,7 @@ def test_a_template_that_fails_gives_a_plain_line(
     inbox.receive(event("x.z"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.z"]
     assert caplog.messages[0] == (
-        "subscriber asks: its template fails: 1: the template asks for what there is not: "
+        "subscriber asks: the template failed: 1: the template uses an undefined value: "
         "'dict object' has no attribute 'nothing'."
     )
 
@@ -204,7 +204,7 @@ def test_a_filter_that_fails_does_not_hold_and_says_so_once(
         inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["sound"]
     (message,) = caplog.messages
-    assert message.startswith("subscriber broken: the filter fails: ")
+    assert message.startswith("subscriber broken: the filter failed: ")
 
 
 def test_a_key_that_fails_puts_the_events_together(
@@ -246,7 +246,7 @@ def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder)
     assert len(json.dumps(inbox.as_json())) < 100_000
     lost, *rest = inbox.drain(InjectionPoint.TURN_START)
     assert (lost.text, lost.metadata, lost.system_type) == (
-        "3 events were dropped before they could be told: too many came at once.",
+        "3 events were dropped because too many arrived at once.",
         {"count": 3}, "notices_lost",
     )  # fmt: skip
     assert texts(rest) == [str(n) for n in (0, *range(4, MAX_BATCHES + 3))]
@@ -325,9 +325,7 @@ def test_what_waits_for_no_condition_is_told_at_once(
     """It could never come true; the log says so."""
     waiting.schedule([stored(9, Deferral(DeferUntil.CONDITION, condition="1 +"))])
     assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["9"]
-    assert caplog.messages[0].startswith(
-        "notice 9 waits for what is no condition, and is told now: "
-    )
+    assert caplog.messages[0].startswith("notice 9 has an invalid condition and is delivered now: ")
 
 
 def test_what_is_too_much_is_left_to_the_next_run(folder: Folder, waiting: Inbox) -> None:

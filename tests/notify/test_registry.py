@@ -24,9 +24,9 @@ def test_a_bad_file_is_told_and_the_others_load(folder: Folder) -> None:
     assert [each["id"] for each in folder.subscribers.list()] == ["good"]
     told = [each.replace(f"{folder.path}/", "") for each in folder.subscribers.problems()]
     assert told == [
-        "b.toml:1:12: this is no TOML: expected ']' at the end of a table declaration.",
-        "c.toml:6: output.template is wrong: the template asks for what there is not: 'no' is "
-        "undefined. There are: count, event, events, payload, rows.",
+        "b.toml:1:12: invalid TOML: expected ']' at the end of a table declaration.",
+        "c.toml:6: output.template is invalid: the template uses an undefined value: 'no' is "
+        "undefined. Available variables: count, event, events, payload, rows.",
         "c.toml:7: unknown key output.kep. Did you mean 'keep'?",
     ]
 
@@ -40,8 +40,8 @@ def test_an_id_is_there_once(tmp_path: Path) -> None:
     subscribers = SubscriberRegistry([own])
     subscribers.load()
     assert subscribers.problems() == (
-        f"{file}: there is a subscriber 'budget_exceeded' already, in "
-        f"{BUILTIN_SUBSCRIBERS / 'budget_exceeded.toml'}. Give this one another id.",
+        f"{file}: subscriber 'budget_exceeded' already exists in "
+        f"{BUILTIN_SUBSCRIBERS / 'budget_exceeded.toml'}. Choose another id.",
     )
     (found,) = [each for each in subscribers.list() if each["id"] == "budget_exceeded"]
     assert found["core"]
@@ -86,8 +86,8 @@ def test_reloading_tells_of_a_problem_once(
     folder.subscribers.reload()
     assert len(caplog.messages) == 4
     assert caplog.messages[0] == (
-        f"a subscriber is left out: {file}:1: unknown key x. "
-        "Sections are batching, events, output, subscriber."
+        f"skipped a subscriber: {file}:1: unknown key x. "
+        "Sections: batching, events, output, subscriber."
     )
     folder.subscribers.reload()
     assert len(caplog.messages) == 4

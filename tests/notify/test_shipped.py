@@ -74,8 +74,8 @@ CASES = (
         "loop_detected",
         (event(events.AGENT_LOOP_DETECTED, pattern="read(a.md)"),),
         InjectionPoint.TURN_START,
-        "The same calls come again and again: read(a.md). Do something else, or answer with what "
-        "is known.",
+        "You repeat the same calls: read(a.md). Try something else, or answer with the "
+        "information you have.",
         is_kept=False,
     ),
     Case(
@@ -89,7 +89,7 @@ CASES = (
         "context_limit",
         (event(events.CONTEXT_APPROACHING_LIMIT, **LIMIT),),
         InjectionPoint.TURN_END,
-        "80 of the 100 tokens that the model can hold are used.",
+        "80 of 100 tokens of the context window are used.",
         system_type="context_approaching_limit",
         is_kept=False,
     ),
@@ -105,19 +105,19 @@ CASES = (
         "session_resumed",
         (event(events.SESSION_RESUMED, previous_model="a", model="b"),),
         InjectionPoint.TURN_START,
-        "This conversation goes on with the model b; before, it was a.",
+        "This conversation continues with the model b; the previous model was a.",
     ),
     Case(
         "session_resumed",
         (event(events.SESSION_RESUMED, previous_model="a", model="a", idle_seconds=3600),),
         InjectionPoint.TURN_START,
-        "This conversation goes on after 1 hour. What was read before may have changed.",
+        "This conversation continues after 1 hour. Sources that you read before may have changed.",
     ),
     Case(
         "source_stale",
         tuple(event(events.SOURCE_STALE, path=f"{n}.md") for n in range(2)),
         InjectionPoint.TURN_START,
-        "Changed since you read them; read again before you rely on what was there:\n"
+        "Changed since you read them; read again before you rely on the old content:\n"
         "[2]{path}:\n  0.md\n  1.md",
         shown="Changed since they were read:\n- 0.md\n- 1.md",
         is_kept=False,
@@ -159,7 +159,7 @@ CASES = (
         "subagent_done",
         tuple(event(events.SUBAGENT_FAILED, agent=f"a{n}", error="no") for n in range(2)),
         InjectionPoint.AFTER_TOOL,
-        "2 subagents failed. Do without them, or give them less to do.",
+        "2 subagents failed. Continue without them, or give them smaller tasks.",
         shown="2 subagents failed.",
     ),
     Case(
@@ -172,7 +172,7 @@ CASES = (
         "tree_trouble",
         (event(events.TREE_STUCK, nodes=["a/b"], seconds=3.5, blackboard={"secret": 1}),),
         InjectionPoint.TURN_START,
-        "The tree was stuck for 3.5 seconds at a/b. That was ended.",
+        "The tree was stuck for 3.5 seconds at a/b. The watchdog stopped it.",
         metadata={"nodes": ["a/b"], "seconds": 3.5},
     ),
 )

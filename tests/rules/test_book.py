@@ -159,7 +159,7 @@ def test_parameters_are_checked(tmp_path: Path) -> None:
         "rule one has no parameter 'mst'. Did you mean 'most'?",
         "one.most must be a whole number from 1 to 5 (got 6).",
         "one.share must be a number (got 'x').",
-        "one.word must be a text of at most 2,000 characters (got 1).",
+        "one.word must be a string of at most 2,000 characters (got 1).",
         "one.loud must be true or false (got 1).",
     ]
     with pytest.raises(NotFound) as missing:
@@ -179,9 +179,9 @@ def test_a_rule_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCapt
         for _ in range(3):
             assert [fired.rule for fired in fire(rules, "on_turn_start")] == ["good"]
     assert [record.message for record in caplog.records] == [
-        "rule bad does not fire: there is no 'nmber'. Ask with has(…) first.",
-        "rule worse does not fire: 1: the template asks for what there is not: 'dict object' has "
-        "no attribute 'nmber'.",
+        "rule bad could not be evaluated: the key 'nmber' is missing. Test with has(…) first.",
+        "rule worse could not be evaluated: 1: the template uses an undefined value: "
+        "'dict object' has no attribute 'nmber'.",
     ]
 
 
@@ -217,9 +217,8 @@ def test_a_bad_file_stops_no_other(tmp_path: Path) -> None:
     rules = book(tmp_path, rule("good"), "[rule", rule("good"))
     assert [each["id"] for each in rules.list()] == ["good"]
     assert rules.problems() == [
-        f"{tmp_path}/rules/1.toml:1: this is no TOML: expected ']' at the end of a table "
-        "declaration.",
-        f"{tmp_path}/rules/2.toml: rule 'good' exists already. Choose another id: the first is "
+        f"{tmp_path}/rules/1.toml:1: invalid TOML: expected ']' at the end of a table declaration.",
+        f"{tmp_path}/rules/2.toml: rule 'good' already exists. Choose another id: the first is "
         f"{tmp_path}/rules/0.toml.",
     ]
 
@@ -232,7 +231,8 @@ def test_a_slip_does_not_turn_a_rule_off(tmp_path: Path) -> None:
     rules.reload()
     assert fire(rules, "on_turn_start")
     assert rules.problems() == [
-        f"{file}:4: rule.condition is wrong at column 1: there is no 'tru'. It knows context, "
+        f"{file}:4: rule.condition is invalid at column 1: unknown name 'tru'. Available names: "
+        "context, "
         "params."
     ]
     file.unlink()
@@ -335,6 +335,4 @@ def test_a_guard_that_cannot_be_decided_stays_shut(tmp_path: Path, kind: str) ->
     fired = fire(RuleBook([tmp_path], builtin=NOTHING), "on_tool_call")
     (guard,) = fired
     assert isinstance(guard.action, Deny | RequireApproval)
-    assert guard.action.reason == (
-        "the rule guard cannot be decided; its operator finds why in the log."
-    )
+    assert guard.action.reason == ("rule guard could not be evaluated; see the server log.")

@@ -22,26 +22,28 @@ MISTAKES = [
     ),
     (
         rule(trigger='"tool.**"'),
-        ':3: rule.trigger must be a hook or a pattern of events (got "tool.**").',
+        ':3: rule.trigger must be a hook or an event pattern (got "tool.**").',
     ),
     (
         rule(condition='"context.trn.number > 1"'),
-        ":4: rule.condition is wrong at column 9: 'context' has no 'trn'. Did you mean 'turn'?",
+        ":4: rule.condition is invalid at column 9: 'context' has no field 'trn'. Did you mean "
+        "'turn'?",
     ),
     (
         rule(condition='"""\ntrue &&\n  zebra\n"""'),
-        ":6: rule.condition is wrong at column 3: there is no 'zebra'. It knows context, params.",
+        ":6: rule.condition is invalid at column 3: unknown name 'zebra'. Available names: "
+        "context, params.",
     ),
     (rule(condition="3"), ":4: rule.condition must be a string (got 3)."),
     (rule(prioritty="3"), ":4: unknown key rule.prioritty. Did you mean 'priority'?"),
     (
         rule(enabled="false", core="true"),
         ":5: rule.core cannot be true in a rule that is not enabled (got true). Core rules are "
-        "always on.",
+        "always enabled.",
     ),
     (
         rule("One"),
-        ":2: rule.id must begin with a letter and have at most 64 of a-z, 0-9, _ and - (got "
+        ":2: rule.id must start with a letter and have at most 64 of a-z, 0-9, _ and - (got "
         '"One").',
     ),
     (
@@ -56,32 +58,32 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "log"\nmessage = "{{ contxt }}"'),
-        ":7: action.message is wrong: the template asks for what there is not: 'contxt' is "
+        ":7: action.message is invalid: the template uses an undefined value: 'contxt' is "
         "undefined. Did you mean 'context'?",
     ),
     (
         rule(action='kind = "emit_event"\ntype = "budget.tokn.warning"'),
-        ":7: action.type must be an event that there is, or begin with plugin. and the name of the "
-        "pack (got \"budget.tokn.warning\"). Did you mean 'budget.token.warning'?",
+        ":7: action.type must be a known event, or start with plugin. and the name of the pack "
+        "(got \"budget.tokn.warning\"). Did you mean 'budget.token.warning'?",
     ),
     (
         rule(action='kind = "emit_event"\ntype = "plugin.other.x"'),
-        ':7: action.type must begin with plugin.user. (got "plugin.other.x").',
+        ':7: action.type must start with plugin.user. (got "plugin.other.x").',
     ),
     (
         rule(action='kind = "emit_event"\ntype = "self.notify"\n[action.payload]\nn = {cel="1 +"}'),
-        ":9: action.payload.n is wrong at column 4: the expression ends too early. Is a "
+        ":9: action.payload.n is invalid at column 4: unexpected end of the expression. Is a "
         "parenthesis or a value missing?",
     ),
     (
         rule(action='kind = "set_state"\nkey = "k"\nvalue = 2026-01-01'),
-        ":8: action.value must be text, a number, true or false, a list or a section (got "
+        ":8: action.value must be a string, a number, true or false, a list or a table (got "
         '"2026-01-01").',
     ),
     (
         rule(action='kind = "deny"\nreason = "no"'),
-        ':3: rule.trigger does not go with deny (got "on_turn_start"). Only before a call can it '
-        'be refused: trigger = "on_tool_call".',
+        ':3: rule.trigger cannot be used with deny (got "on_turn_start"). Only a tool call can be '
+        'denied or held for approval: trigger = "on_tool_call".',
     ),
     (
         rule() + '[parameters.most]\ntype = "int"\ndefault = 9\nmax = 5\n',
@@ -89,7 +91,7 @@ MISTAKES = [
     ),
     (
         rule() + '[parameters.most]\ntype = "bool"\ndefault = true\nmin = 5\n',
-        ":11: parameters.most.min is for numbers: this is a bool (got 5).",
+        ":11: parameters.most.min applies to numbers only, not to a bool (got 5).",
     ),
     (
         rule() + '[parameters.most]\ntype = "int"\ndefault = 3\nmin = 5\nmax = 1\n',
@@ -113,7 +115,8 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     file = tmp_path / "rules/0.toml"
     assert book(tmp_path, text).problems() == [
         f'{file}:4: rule.priority must be a whole number (got "x").',
-        f"{file}:5: rule.condition is wrong at column 1: there is no 'tru'. It knows context, "
+        f"{file}:5: rule.condition is invalid at column 1: unknown name 'tru'. Available names: "
+        "context, "
         "params.",
         f"{file}:6: rule.once must be true or false (got 1).",
         f"{file}:8: action.message is missing.",

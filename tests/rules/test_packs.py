@@ -67,7 +67,7 @@ def test_a_pack_emits_nothing_of_another(tmp_path: Path) -> None:
     """What a pack makes up begins with its own name."""
     pack(tmp_path, "oak", rules=(rule(action='kind = "emit_event"\ntype = "plugin.elm.x"'),))
     assert RuleBook(pack_folders=[tmp_path], builtin=NOTHING).problems() == [
-        f"{tmp_path}/oak/rules/0.toml:7: action.type must begin with plugin.oak. (got "
+        f"{tmp_path}/oak/rules/0.toml:7: action.type must start with plugin.oak. (got "
         '"plugin.elm.x").'
     ]
 
@@ -102,16 +102,16 @@ def test_a_setting_is_not_declared_twice(tmp_path: Path) -> None:
     text = rule() + '[parameters.most]\ntype = "int"\ndefault = 3\n'
     pack(tmp_path, "oak", settings=SETTINGS, rules=(text,))
     assert RuleBook(pack_folders=[tmp_path], builtin=NOTHING).problems() == [
-        f"{tmp_path}/oak/rules/0.toml:8: parameters.most is a setting of the pack already."
+        f"{tmp_path}/oak/rules/0.toml:8: parameters.most is already a setting of the pack."
     ]
 
 
 UNMET = [
-    ('dodona = ">=99"', 'pack.requires.dodona is not met: there is 0.1.0 (got ">=99").'),
-    ('elm = "*"', "pack.requires.elm is not there. Add that pack first."),
+    ('dodona = ">=99"', 'pack.requires.dodona is not met: 0.1.0 is installed (got ">=99").'),
+    ('elm = "*"', "pack.requires.elm is not installed. Add that pack first."),
     (
         'dodona = "1.x"',
-        'pack.requires.dodona must be a range of versions (got "1.x"). Such as >=1.2, <2; or * '
+        'pack.requires.dodona must be a version range (got "1.x"). Such as >=1.2, <2; or * '
         "for any.",
     ),
 ]
@@ -166,8 +166,8 @@ def test_names_of_packs_are_unique(tmp_path: Path) -> None:
     found, wrong = load_packs(tmp_path)
     assert [each.id for each in found] == ["oak"]
     assert [str(each) for each in wrong] == [
-        f'{tmp_path}/dodona/pack.toml:2: pack.id must be another name (got "dodona").',
-        f'{tmp_path}/twin/pack.toml:2: pack.id is taken (got "oak"). The first is '
+        f'{tmp_path}/dodona/pack.toml:2: pack.id is reserved (got "dodona").',
+        f'{tmp_path}/twin/pack.toml:2: pack.id already exists (got "oak"). The first is '
         f"{home}/pack.toml.",
     ]
 

@@ -76,7 +76,7 @@ FIRING = [
             limit="context",
             current_value=89_600,
             limit_value=128_000,
-            message="89,600 of the 128,000 tokens that the model can hold are used.",
+            message="89,600 of 128,000 tokens of the context window are used.",
         ),
     ),
     (
@@ -86,8 +86,8 @@ FIRING = [
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 900 characters in 7 results. Sum up what matters, or narrow "
-                "the next call.",
+                "vault_search returned 900 characters in 7 results. Summarise the relevant parts, "
+                "or narrow the next call.",
                 "low",
                 "large_result",
             ),
@@ -100,8 +100,8 @@ FIRING = [
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 2,001 characters. Sum up what matters, or narrow the next "
-                "call.",
+                "vault_search returned 2,001 characters. Summarise the relevant parts, or "
+                "narrow the next call.",
                 "low",
                 "large_result",
             ),
@@ -114,7 +114,8 @@ FIRING = [
             "repeated_failure",
             "dodona",
             NotifySelf(
-                "vault_search has failed in 3 turns. Try another way, or say what does not work.",
+                "vault_search has failed in 3 turns. Try another approach, or report what "
+                "does not work.",
                 "high",
                 "repeated_failure",
             ),

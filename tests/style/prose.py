@@ -1,7 +1,7 @@
 """Finds sentences that do not read as plain English.
 
-`python tests/style/prose.py [PATH…]` lists them for files or folders; without a path, for everything
-that a person reads.
+`python tests/style/prose.py [PATH…]` lists them for files or folders; without a path, for
+everything that a person reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 READ_BY_PEOPLE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "src", "examples")
 
-# Each of these has a plainer word: show, report or say · allow · the noun itself · a user, a client.
+# Each of these has a plainer word: show, report, say · allow · the noun itself · a user, a client.
 ODD = re.compile(
     r"\b(?:whoever|whomever|whom|whosoever|somebody|nobody|anybody|everybody"
     r"|tells?|told|telling|untold|lets|let|letting|heed(?:s|ed|ing)?|anew|thereby|wherein|hence"

@@ -23,7 +23,11 @@ LARGE_FOLDERS = {
     "trees/nodes": "one kind of node per file",
 }
 # Classes of the same name in two modules, and why. At most fifteen.
-SAME_NAME: dict[str, str] = {}
+SAME_NAME: dict[str, str] = {
+    "Inbox": "agent sees notify through a protocol in core",
+    "Meter": "agent sees metering through a protocol in core",
+    "NoticeLog": "tools see the store through a protocol in core",
+}
 
 
 def modules() -> dict[str, Path]:

@@ -35,7 +35,7 @@ DECLARED: Final = {
     if name.isupper()
     and name[0] != "_"
     and isinstance(value, str)
-    and value != events.PLUGIN_PREFIX
+    and value not in {events.PLUGIN_PREFIX, events.PATTERN_HINT}
 }
 CONFLICT: Final = (
     "(selector (parallel :merge :fail-on-conflict"

@@ -91,7 +91,7 @@ async def test_a_person_decides(asking: Client, script: Script, approved: bool) 
     assert await pending(asking) == []
     again = await asking.send("POST", place(chunk, stream.run_id), {"approved": not approved})
     assert again.status == 409
-    assert again.error["hint"] == "It is decided once."
+    assert again.error["hint"] == "A decision is final."
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -155,7 +155,7 @@ async def test_another_process_decides(asking: Client, script: Script) -> None:
     assert script.asked[1].results == [
         "Error: vault_write was not called: the user denied it. Their note: No."
     ]
-    assert await approve(asking) == "Nothing waits for you.\n"
+    assert await approve(asking) == "No pending approvals.\n"
 
 
 async def test_nobody_in_time(own: Client, script: Script, wire: WireModel) -> None:

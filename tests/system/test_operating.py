@@ -108,7 +108,7 @@ async def test_readiness_is_the_truth(client: Client) -> None:
     with client.up.home.locked(client.up.home.store):
         told = (await until_found(refused, "readiness is refused")).error
         assert told["code"] == "store_unavailable"
-        assert told["message"].startswith("the store has not taken a write for ")
+        assert told["message"].startswith("the store has not completed a write within ")
         assert (await client.send("GET", "/healthz")).status == 200
     await until_found(works, "readiness comes back")
 

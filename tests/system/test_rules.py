@@ -133,7 +133,7 @@ async def test_files_that_come_and_go(own: Client, script: Script) -> None:
         return (await rules(own))["problems"]
 
     (said,) = await until_found(problem, "a word of the mistake")
-    assert "later.toml:5: rule.condition is wrong" in said
+    assert "later.toml:5: rule.condition is invalid" in said
     assert notices(await own.streamed("List.", new=True), "self_notify")
     file.unlink()
 

@@ -80,7 +80,9 @@ async def test_a_note_that_has_changed_since(client: Client, script: Script, vau
     assert event is not None
     assert event["payload"]["path"] == "oak.md"
     (told,) = script.asked[-1].notices
-    assert told.startswith("Changed since you read it; read again before you rely on what was")
+    assert told.startswith(
+        "Changed since you read it; read again before you rely on the old content"
+    )
     assert "oak.md" in told
     script.will(calls(Call("vault_read", {"path": "oak.md"})), says("It fell silent."))
     await client.ask("Read it again.")

@@ -402,7 +402,7 @@ async def test_a_format_is_passed_on_with_tools(ai: Any, client: Client, script:
     )
     sent = script.asked[0].json
     assert (sent["response_format"], sent["tool_choice"]) == (wanted, "none")
-    with pytest.raises(openai.BadRequestError, match="an agent that uses its tools") as raised:
+    with pytest.raises(openai.BadRequestError, match="an agent that uses its own tools") as raised:
         await ai.chat.completions.create(**body(client, response_format=wanted))
     assert raised.value.param == "response_format"
 
@@ -417,7 +417,7 @@ async def test_errors_are_those_that_the_client_knows(
     with pytest.raises(openai.NotFoundError) as missing:
         await ai.chat.completions.create(**{**body(client), "model": "gpt-5"})
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.BadRequestError, match="n other than 1 is not possible") as wrong:
+    with pytest.raises(openai.BadRequestError, match="n other than 1 is not supported") as wrong:
         await ai.chat.completions.create(**body(client, n=2))
     assert (wrong.value.param, wrong.value.type) == ("n", "invalid_request_error")
     with pytest.raises(openai.PermissionDeniedError):

@@ -53,44 +53,44 @@ def test_values_that_only_seem_equal_render_each_their_own_way() -> None:
 
 def test_values_are_those_of_json() -> None:
     """Anything else is a bug of whoever renders: it might look different each time."""
-    with pytest.raises(TypeError, match="a template takes JSON values, and no object"):
+    with pytest.raises(TypeError, match="a template takes JSON values, not object"):
         render("", {"x": [object()]})
 
 
 MISTAKES = [
     (
         "one\n{{ project_id }",
-        "t.md:2: the template is no template: unexpected '}'. "
-        "Text with {{, {% or {# in it goes between {% raw %} and {% endraw %}.",
+        "t.md:2: the template is not a valid template: unexpected '}'. "
+        "Put literal {{, {% or {# between {% raw %} and {% endraw %}.",
     ),
     (
         "one\ntwo {{ project }}",
-        "t.md:2: the template asks for what there is not: 'project' is undefined. "
+        "t.md:2: the template uses an undefined value: 'project' is undefined. "
         "Did you mean 'project_id'?",
     ),
     (
         "{% for t in tools %}\n{{ t.title_of }}\n{% endfor %}",
-        "t.md:2: the template asks for what there is not: 'str object' has no attribute "
-        "'title_of'.",
+        "t.md:2: the template uses an undefined value: 'str object' has no attribute 'title_of'.",
     ),
     (
         "{{ weather }}",
-        "t.md:1: the template asks for what there is not: 'weather' is undefined. "
-        "There are: project_id, tools.",
+        "t.md:1: the template uses an undefined value: 'weather' is undefined. "
+        "Available variables: project_id, tools.",
     ),
     (
         "\n{{ project_id.__class__.__mro__ }}",
-        "t.md:2: the template may not do that: access to attribute '__class__' of 'str' object is "
+        "t.md:2: the template is not allowed to do this: access to attribute '__class__' of "
+        "'str' object is "
         "unsafe.",
     ),
-    ("{{ tools | joi }}", "t.md:1: there is no filter 'joi' in a template. Did you mean 'join'?"),
+    ("{{ tools | joi }}", "t.md:1: unknown filter 'joi' in a template. Did you mean 'join'?"),
     ("{{ 'a' < 1 }}", "t.md:1: the template cannot be rendered: '<' not supported between "),
     ("{{ project_id.upper }}", "t.md:1: the template cannot be rendered: a builtin_function_or_"),
     (
         "{{ tools | unique }}",
         "t.md:1: the template cannot be rendered: a generator cannot be shown.",
     ),
-    ("{{ " + "9" * 5000 + " }}", "t.md: the template is no template: Exceeds the limit"),
+    ("{{ " + "9" * 5000 + " }}", "t.md: the template is not a valid template: Exceeds the limit"),
 ]
 
 
@@ -119,7 +119,8 @@ def test_mistakes_are_told_with_file_and_line(text: str, told: str) -> None:
 def test_a_template_is_no_program(text: str, what: str) -> None:
     """It cannot call, assign, compute or reach other files."""
     assert mistake(text) == (
-        f"t.md:1: a template cannot use {what}. It shows values, with if, for and simple filters."
+        f"t.md:1: a template cannot use {what}. Only values, if, for and simple filters are "
+        "supported."
     )
 
 
@@ -129,18 +130,24 @@ LONG = '"' + "a" * 100_000 + '"'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{% for a in range(1001) %}{% endfor %}", "a range holds at most 1,000 numbers."),
+        ("{% for a in range(1001) %}{% endfor %}", "a range can have at most 1,000 numbers."),
         ("{% for a in range(1000) %}" + "x" * 1000 + "{% endfor %}", "more than 262,144 char"),
         (f"{{% for a in [{LONG}] %}}{{{{ [a,a,a]|join }}}}{{% endfor %}}", "at most 262,144 char"),
-        ("{% for a in tools %}" * 3 + "{% endfor %}" * 3, "loops nest at most 2 deep"),
-        ("{% for a in tools recursive %}{% endfor %}", "loops nest at most 2 deep"),
+        (
+            "{% for a in tools %}" * 3 + "{% endfor %}" * 3,
+            "loops in a template can be nested at most 2 deep",
+        ),
+        (
+            "{% for a in tools recursive %}{% endfor %}",
+            "loops in a template can be nested at most 2 deep",
+        ),
         (
             f"{{% for a in {LONG} %}}{{% for b in {LONG} %}}{{% endfor %}}{{% endfor %}}",
             "it takes too long.",
         ),
         ("{% if tools %}" * 300 + "{% endif %}" * 300, "nested too deeply."),
         ("{{" + "(" * 2000 + "1" + ")" * 2000 + "}}", "nested too deeply."),
-        ("{{ tools }}" * 20_000, "more than 5,000 parts."),
+        ("{{ tools }}" * 20_000, "more than 5,000 tokens."),
     ],
 )
 def test_a_template_that_would_not_end_is_ended(text: str, told: str) -> None:
@@ -159,7 +166,7 @@ def test_a_mistake_calls_the_text_what_it_is() -> None:
     with pytest.raises(ConfigError) as wrong:
         render("{{ x }}", {}, label="message")
     assert str(wrong.value) == (
-        "message:1: the message asks for what there is not: 'x' is undefined. There are: ."
+        "message:1: the message uses an undefined value: 'x' is undefined. Available variables: ."
     )
 
 
@@ -189,18 +196,18 @@ def test_with_names_what_they_name_can_be_asked_for() -> None:
     [
         (
             "a\n{% if count %}\n{{ pyload.tool }}{% endif %}{{ other }}",
-            "3: the template asks for what there is not: 'pyload' is undefined. "
+            "3: the template uses an undefined value: 'pyload' is undefined. "
             "Did you mean 'payload'?",
         ),
         (
             "{{ x | default(1) }}",
-            "1: the template asks for what there is not: 'x' is undefined. "
-            "There are: count, events, payload.",
+            "1: the template uses an undefined value: 'x' is undefined. "
+            "Available variables: count, events, payload.",
         ),
         (
             "{% for e in events %}{% endfor %}\n{{ e }}",
-            "2: the template asks for what there is not: 'e' is undefined. "
-            "There are: count, events, payload.",
+            "2: the template uses an undefined value: 'e' is undefined. "
+            "Available variables: count, events, payload.",
         ),
     ],
 )

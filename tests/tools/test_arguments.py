@@ -73,7 +73,7 @@ def test_nothing_is_an_empty_object(text: str) -> None:
         ),
         ('{"query": ', "they are not JSON: Expecting value at line 1, column 11, near the end."),
         ("[1]", "they must be a JSON object (got [1])."),
-        ('{"query": NaN}', "they are not JSON: NaN is no JSON number."),
+        ('{"query": NaN}', "they are not JSON: NaN is not a JSON number."),
         ('{"limit": 5}', "'query' is missing."),
         (
             '{"qery": "a"}',
@@ -82,14 +82,17 @@ def test_nothing_is_an_empty_object(text: str) -> None:
         ('{"query": "a", "limit": 0}', "limit: 0 is less than the minimum of 1."),
         ('{"query": 7}', 'query: 7 is not of type "string".'),
         ('{"query": "a", "where": {"deep": 1}}', 'where.deep: 1 is not of type "boolean".'),
-        ('{"query": "\\ud800"}', "they hold half of a surrogate pair, which is not a character."),
+        (
+            '{"query": "\\ud800"}',
+            "they contain half of a surrogate pair, which is not a character.",
+        ),
     ],
 )
 def test_a_wrong_call_is_told_so_that_the_next_is_right(text: str, mistake: str) -> None:
     """What is wrong, where, and which parameters there are."""
     with pytest.raises(ToolRetry) as caught:
         read(text)
-    assert str(caught.value) == f"The arguments of find cannot be used: {mistake} {PARAMETERS}"
+    assert str(caught.value) == f"The arguments of find are invalid: {mistake} {PARAMETERS}"
 
 
 @pytest.mark.parametrize(
@@ -151,18 +154,19 @@ def test_a_default_is_a_new_value_each_time() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({}, "the parameters of tool 'find' are not an object. Its JSON Schema must say"),
+        ({}, "the parameters of tool 'find' are not an object. Its JSON Schema must have"),
         (
             {"type": "object", "properties": {"a": {"type": "strin"}}},
-            "the parameters of tool 'find' are no JSON Schema: properties.a.type: ",
+            "the parameters of tool 'find' are not a valid JSON Schema: properties.a.type: ",
         ),
         (
             {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
-            "the parameters of tool 'find' are no JSON Schema: Resource 'http://127.0.0.1:9/x' is",
+            "the parameters of tool 'find' are not a valid JSON Schema: "
+            "Resource 'http://127.0.0.1:9/x' is",
         ),
         (
             {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}},
-            "the default of 'a' of tool 'find' does not fit its own schema: ",
+            "the default of 'a' of tool 'find' does not match its own schema: ",
         ),
     ],
 )

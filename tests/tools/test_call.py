@@ -75,9 +75,9 @@ async def test_a_call_has_its_result() -> None:
 @pytest.mark.parametrize(
     ("name", "agent", "said"),
     [
-        ("wrok", "oracle", "There is no tool 'wrok'. Did you mean 'work'? There are: work."),
+        ("wrok", "oracle", "There is no tool 'wrok'. Did you mean 'work'? Available tools: work."),
         ("work", "librarian", "There is no tool 'work'. There are no tools."),
-        ("x" * 10_000, "oracle", f"There is no tool '{'x' * 80}'. There are: work."),
+        ("x" * 10_000, "oracle", f"There is no tool '{'x' * 80}'. Available tools: work."),
     ],
 )
 async def test_a_tool_that_is_not_offered_does_not_exist(name: str, agent: str, said: str) -> None:
@@ -92,7 +92,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_tool() -> None:
     outcome = await call(raising(AssertionError("called")), '{"m": 3}')
     assert outcome.result.failed
     assert outcome.result.text == (
-        "The arguments of work cannot be used: there is no parameter 'm'. "
+        "The arguments of work are invalid: there is no parameter 'm'. "
         "Parameters: n (integer, default 1)."
     )
     assert outcome.arguments == {}
@@ -137,7 +137,7 @@ async def test_a_tool_that_lies_about_what_it_returns_has_failed() -> None:
     ("effect", "hint"),
     [
         (Effect.NONE, ""),
-        (Effect.ONCE, " It may have been done all the same: verify before repeating it."),
+        (Effect.ONCE, " It may have taken effect anyway: check before you repeat it."),
     ],
 )
 async def test_a_slow_tool_is_stopped(effect: Effect, hint: str) -> None:
@@ -186,7 +186,7 @@ async def test_cancellation_is_raised_again() -> None:
 async def test_a_tool_cannot_cancel_the_run() -> None:
     """A cancellation that nobody asked for is a failure of the tool."""
     outcome = await call(raising(asyncio.CancelledError()), effect=Effect.NONE)
-    assert (outcome.result.text, outcome.result.failed) == ("work was cut off.", True)
+    assert (outcome.result.text, outcome.result.failed) == ("work was interrupted.", True)
 
 
 async def test_results_and_errors_have_a_length() -> None:

@@ -20,7 +20,7 @@ from dodona.tools.vault import Vault, add_vault_tools
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent.parent / "examples" / "vault"
-NOTHING = "Nothing that fits the question was found."
+NOTHING = "Nothing relevant to the question was found."
 CITED = re.compile(r"^— `\w+` · `([^`]+)`, lines? \d+", re.MULTILINE)
 
 

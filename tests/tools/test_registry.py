@@ -66,12 +66,15 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
     [
         (
             made("read note"),
-            "'read note' is no name for a tool. Up to 64 letters, digits, '_' and '-' are.",
+            "'read note' is not a valid tool name. Use up to 64 letters, digits, '_' and '-'.",
         ),
-        (made("read", " "), "tool 'read' has no description. A model chooses a tool by it."),
+        (
+            made("read", " "),
+            "tool 'read' has no description. The model chooses a tool by its description.",
+        ),
         (
             made("read", agent_scope="oracle"),
-            "tool 'read' gives its agents as a string. Write (\"oracle\",).",
+            "tool 'read' has a string as its agent scope. Write (\"oracle\",).",
         ),
         (
             made("read", timeout_seconds=0),
@@ -85,7 +88,7 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
         (
             made("read", parameters={"type": "array"}),
             "the parameters of tool 'read' are not an object. "
-            'Its JSON Schema must say {"type": "object"}.',
+            'Its JSON Schema must have {"type": "object"}.',
         ),
     ],
 )

@@ -103,7 +103,7 @@ def test_an_effect_that_cannot_be_decided_fails_the_node(
     assert unknown.error == {"node": "call", "type": "KeyError", "message": "'dig'"}
     _, odd = play(registry, '(call :tool "odd")', journal)
     assert odd.error is not None
-    assert odd.error["message"].startswith("leaf 'call' has no effect 'twice'.")
+    assert odd.error["message"].startswith("leaf 'call' has the unknown effect 'twice'.")
     assert odd.blackboard["seen"] is None
     assert journal is None or journal.starts == []
 

@@ -76,7 +76,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "schema key without default": (
         '(tree "t" :blackboard-schema {:a} (succeed))',
         "1:31",
-        "this last key of the map has no value. A map is pairs of a key and a value.",
+        "this last key of the map has no value. A map consists of key-value pairs.",
     ),
     "schema key twice": (
         '(tree "t" :blackboard-schema {:a 1 :a 2}\n  (succeed))',
@@ -114,7 +114,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "duplicate tree name": (
         '(tree "t" (succeed))\n(tree "t" (fail))',
         "2:7",
-        'tree "t" exists already. The first is at t.lisp:1:1.',
+        'tree "t" already exists. The first is at t.lisp:1:1.',
     ),
     "unknown keyword of a tree": (
         '(tree "t" :fnally (succeed) (succeed))',
@@ -135,7 +135,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "node nobody knows": (
         '(tree "t" (xyzzy (succeed)))',
         "1:12",
-        "unknown node 'xyzzy'. There are: action ask condition decorator fail for-each "
+        "unknown node 'xyzzy'. Available: action ask condition decorator fail for-each "
         "force-failure force-success guard if inverter parallel ready? repeater retry selector "
         "sequence set subtree succeed timeout wait.",
     ),
@@ -198,7 +198,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     ":n without :require-n": (
         '(tree "t" (parallel :n 2 (succeed) (fail)))',
         "1:12",
-        "':n' goes with ':policy :require-n' only. Add it, or remove :n.",
+        "':n' requires ':policy :require-n'. Add it, or remove :n.",
     ),
     ":require-n without :n": (
         '(tree "t"\n  (parallel :policy :require-n (succeed)))',
@@ -208,7 +208,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "two untils": (
         '(tree "t" (repeater :max-iterations 3\n  :until-success :until-failure (succeed)))',
         "1:12",
-        "':until-success' and ':until-failure' exclude each other. Keep one of them.",
+        "':until-success' and ':until-failure' cannot be combined. Keep one of them.",
     ),
     "set with nothing": (
         '(tree "t" (set))',
@@ -230,7 +230,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         '(tree "t" (action fetch :fn "qqq"))',
         "1:29",
         "no leaf is registered as 'qqq'. "
-        'Register it with @leaf("qqq"), in a file that --leaves names.',
+        'Register it with @leaf("qqq") in a file passed with --leaves.',
     ),
     "unknown condition": (
         '(tree "t" (condition redy?))',
@@ -255,12 +255,12 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "circular subtrees": (
         '(tree "a" (subtree "b"))\n(tree "b" (sequence (subtree "a")))',
         "2:30",
-        "subtrees go round in a circle: a → b → a. Break it up.",
+        "subtrees form a cycle: a → b → a. Remove one of the references.",
     ),
     "subtree of itself": (
         '(tree "a" (succeed) :finally (subtree "a"))',
         "1:39",
-        "subtrees go round in a circle: a → a. Break it up.",
+        "subtrees form a cycle: a → a. Remove one of the references.",
     ),
     "unknown argument of a leaf": (
         '(tree "t"\n  (action m :fn "mail.send" :to "x" :copys 2))',
@@ -425,7 +425,7 @@ UNHINTED: dict[str, tuple[str, str, str]] = {
     "default that is computed": (
         '(tree "t" :blackboard-schema\n  {:a (blackboard :b)} (succeed))',
         "2:7",
-        "a default is a literal, not an expression.",
+        "a default must be a literal, not an expression.",
     ),
     "description that is no string": (
         '(tree "t" :description 3 (succeed))',
@@ -540,9 +540,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "t.lisp:6:16: no decorator is registered as 'payed'. Did you mean 'paid'?",
         "t.lisp:7:24: ':merge' takes one of :last-wins :collect :fail-on-conflict "
         "(got the keyword :colect). Did you mean 'collect'?",
-        't.lisp:7:41: there is no tree "tols". Name its file as well, or add it to this one.',
+        't.lisp:7:41: there is no tree "tols". Pass its file as well, or add the tree to this '
+        "file.",
         "t.lisp:8:13: unknown node 'sequnce'. Did you mean 'sequence'?",
-        't.lisp:9:7: tree "t" exists already. The first is at t.lisp:1:1.',
+        't.lisp:9:7: tree "t" already exists. The first is at t.lisp:1:1.',
     ]
 
 
@@ -592,7 +593,7 @@ def test_a_key_that_nobody_declares_is_a_warning() -> None:
         shown(
             "\n  (condition (< (blackboard :trun) 3)))",
             "2:29",
-            "key ':trun' is in no schema. Did you mean 'turn'?",
+            "key ':trun' is not in any schema. Did you mean 'turn'?",
         )
     ]
 

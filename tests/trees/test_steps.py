@@ -320,10 +320,10 @@ async def test_a_step_decorator_asks_nobody_once_the_run_stops() -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        ("async", "decorator 'd' is async, and its child cannot wait for it."),
-        ("argument", "decorator 'd' needs the argument 'x', which no tree can give."),
-        ("nothing", "decorator 'd' takes no blackboard."),
-        ("keys", "decorator 'd' gives its keys as a string."),
+        ("async", "decorator 'd' is async, but its child cannot wait for it."),
+        ("argument", "decorator 'd' needs the argument 'x', which a tree cannot pass."),
+        ("nothing", "decorator 'd' does not take a blackboard."),
+        ("keys", "decorator 'd' declares its keys as a string."),
     ],
 )
 def test_decorators_that_cannot_work_are_refused(write: str, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.deps import RunDeps
-from dodona.core.domain.audit import Audit, AuditEntry
+from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
     CallPlan,
     Meter,
@@ -32,6 +32,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
+from dodona.store.accounts.audit import AuditLog
 
 Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
 
@@ -55,7 +56,7 @@ class BillingScope:
     """
 
     meter: Meter
-    audit: Audit
+    audit: AuditLog
     reserve: Commit
     settle: Commit
     user_id: str

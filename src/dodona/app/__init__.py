@@ -1,1 +1,1 @@
-"""The composition root: reads the config file and the environment, and puts the parts together."""
+"""The composition root: reads the config file and the environment, and wires all components."""

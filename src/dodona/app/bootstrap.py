@@ -1,4 +1,4 @@
-"""Puts Dodona together: every adapter in its port, opened in order and closed in reverse."""
+"""Builds a running Dodona: opens all adapters in order and closes them in reverse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from dodona import store as ledger
+import dodona.store
 from dodona.agent.api import AgentApi, build_agent_api
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps
@@ -32,7 +32,6 @@ from dodona.app.projects.code import CodeIndexes, code_folders, open_code_embedd
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
 from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
-from dodona.core.domain.api_tokens import ApiTokens
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
@@ -42,6 +41,7 @@ from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, parse_location
+from dodona.store.accounts.api_tokens import ApiTokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self
@@ -51,7 +51,7 @@ from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
 
-# Where a project keeps prompts of its own: hidden in its vault, so that no tool can write there.
+# A project's custom prompts: in a hidden folder of its vault, where no tool can write.
 PROMPTS_FOLDER: Final = Path(".dodona", "prompts")
 
 AddTools = Callable[[ToolRegistry], None]
@@ -59,7 +59,7 @@ AddTools = Callable[[ToolRegistry], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Dodona, running in this process."""
+    """A Dodona that runs in this process."""
 
     api: AgentApi
     model_choice: ModelChoice
@@ -72,7 +72,7 @@ class Runtime:
     audit: AuditLog
 
     async def shutdown(self, grace_seconds: float) -> int:
-        """Take no more questions and let runs end; how many were left to be resumed."""
+        """Reject new questions and wait for runs to end; return how many remain to be resumed."""
         return await self.api.engine.shutdown(grace_seconds)
 
 
@@ -87,34 +87,35 @@ async def open_runtime(
     decisions: str = DEFAULT_DECISION_TREE,
     reload_config: Callable[[], Config] | None = None,
 ) -> AsyncGenerator[Runtime]:
-    """Dodona on this config. `serve`: it also takes up what a process that died has left.
+    """Open a Dodona with this config, and close it when the block ends.
 
-    Whoever embeds it may add `tools`, and name a decision tree that they registered. With
-    `reread` the config is followed: it loads it anew.
+    With `serve`, it also resumes the runs of a process that died. An embedding application can
+    add tools with `add_tools`, and name a registered decision tree in `decisions`. With
+    `reload_config`, which loads the config again, changes to the config apply while it runs.
     """
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(HttpPool())
         url = await asyncio.to_thread(store_url, config, credentials)
-        measures = Metrics()
-        store = await _open_store(stack, config, url, redactor, measures)
+        metrics = Metrics()
+        store = await _open_store(stack, config, url, redactor, metrics)
         bus = Bus()
         stack.callback(bus.close)
         counter = OfflineTokenCounter()
-        staff = LiveAgents(
+        agents = LiveAgents(
             stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, watch=serve
         )
-        await staff.apply(config)
+        await agents.apply(config)
         vaults = await _open_vaults(stack, store, config, watch=serve)
-        codes = await _open_code_indexes(stack, store, config, watch=serve)
-        registry = _build_tool_registry(store, vaults, codes)
+        code_indexes = await _open_code_indexes(stack, store, config, watch=serve)
+        registry = _build_tool_registry(store, vaults, code_indexes)
         await register_web_tools(registry, config, credentials, stack)
         if add_tools is not None:
             add_tools(registry)
         subscribers, rules = await open_notifications(stack, config, watch=serve)
         meter = _build_meter(config)
-        means = RunDeps(
+        deps = RunDeps(
             storage=store,
-            models=InstrumentedModels(staff.models, measures, price_list(config.settings)),
+            models=InstrumentedModels(agents.models, metrics, price_list(config.settings)),
             meter=meter,
             toolbox=registry,
             call_tool=partial(call_tool, registry),
@@ -122,34 +123,36 @@ async def open_runtime(
             emit=bus.emit,
             redact=redactor.redact_all,
             notes=vaults,
-            code=codes,
+            code=code_indexes,
             subscribers=subscribers,
             rules=rules,
             approvals=ApprovalGate(store.approvals),
             overrides=OverridesCache(store.pack_state),
-            agents=staff.current,
+            agents=agents.current,
             policy=run_policy(config.settings),
             decision_tree=decisions,
         )
-        agency = await _start_agent_api(stack, means, bus, staff, vaults, serve=serve)
-        upkeep = Maintenance(store, config)
-        await upkeep.start(stack, repeat=serve)
+        api = await _start_agent_api(stack, deps, bus, agents, vaults, serve=serve)
+        maintenance = Maintenance(store, config)
+        await maintenance.start(stack, repeat=serve)
         if reload_config is not None:
-            takers = reload_handlers(staff, means.policy, meter, upkeep, redactor)
-            note = partial(_audit_change, store.audit)
-            followed = await asyncio.to_thread(ConfigReloader, config, reload_config, takers, note)
-            await stack.enter_async_context(followed.watching())
-        subscribe_metrics(measures, bus, is_tool=partial(_is_tool, registry))
-        add_collectors(measures, store=store, bus=bus, engine=agency.engine)
+            handlers = reload_handlers(agents, deps.policy, meter, maintenance, redactor)
+            record_change = partial(_audit_change, store.audit)
+            reloader = await asyncio.to_thread(
+                ConfigReloader, config, reload_config, handlers, record_change
+            )
+            await stack.enter_async_context(reloader.watching())
+        subscribe_metrics(metrics, bus, is_tool=partial(_is_tool, registry))
+        add_collectors(metrics, store=store, bus=bus, engine=api.engine)
         yield Runtime(
-            api=agency,
-            model_choice=staff.model_choices[""],
-            router=staff.router,
+            api=api,
+            model_choice=agents.model_choices[""],
+            router=agents.router,
             vault=vaults.default,
             store_location=str(parse_location(url)),
-            metrics=measures,
+            metrics=metrics,
             status=ServerStatus(
-                store, agency.engine, measures, model_choice=lambda: staff.model_choices[""]
+                store, api.engine, metrics, model_choice=lambda: agents.model_choices[""]
             ),
             tokens=store.api_tokens,
             audit=store.audit,
@@ -159,19 +162,19 @@ async def open_runtime(
 async def _open_store(
     stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, metrics: Metrics
 ) -> Store:
-    opened = await Store.open(
+    store = await Store.open(
         url,
         redact=redactor.redact,
         durability=config.settings.store.durability,
         on_write=metrics.write_seconds.observe,
     )
-    return await stack.enter_async_context(opened)
+    return await stack.enter_async_context(store)
 
 
 def _build_tool_registry(
     store: Store, vaults: VaultIndexes, code_indexes: CodeIndexes
 ) -> ToolRegistry:
-    """The tools for what is kept here."""
+    """Return a registry with the tools for notes, code, threads and notices."""
     registry = ToolRegistry()
     add_vault_tools(registry, vaults)
     add_code_tools(registry, code_indexes)
@@ -181,8 +184,8 @@ def _build_tool_registry(
 
 
 def _is_tool(registry: ToolRegistry, name: str) -> bool:
-    handed_on = (subagent.delegation_tool.name for subagent in SUBAGENTS.values())
-    return registry.find(name) is not None or name in handed_on
+    delegation_tools = (subagent.delegation_tool.name for subagent in SUBAGENTS.values())
+    return registry.find(name) is not None or name in delegation_tools
 
 
 async def _open_vaults(
@@ -197,20 +200,20 @@ async def _open_code_indexes(
     stack: AsyncExitStack, store: Store, config: Config, *, watch: bool
 ) -> CodeIndexes:
     folders = await asyncio.to_thread(code_folders, config)
-    codes = CodeIndexes(
+    code_indexes = CodeIndexes(
         store.projects,
         default=folders,
         home=config.home,
         max_file_kb=config.settings.code.max_file_kb,
-        meaning=await asyncio.to_thread(open_code_embeddings, config),
+        scorer=await asyncio.to_thread(open_code_embeddings, config),
         watch=watch,
     )
-    return await stack.enter_async_context(codes)
+    return await stack.enter_async_context(code_indexes)
 
 
 def _build_meter(config: Config) -> Meter:
     settings = config.settings
-    return Meter(ceilings(settings), prices=price_list(settings), ledger=ledger)
+    return Meter(ceilings(settings), prices=price_list(settings), ledger=dodona.store)
 
 
 async def _start_agent_api(
@@ -222,20 +225,20 @@ async def _start_agent_api(
     *,
     serve: bool,
 ) -> AgentApi:
-    """The agency at work; in the end it leaves its runs to others."""
-    make = partial(
+    """Build the agent API and start its engine. When the stack closes, the engine shuts down."""
+    build = partial(
         build_agent_api,
         deps,
         events=bus,
         get_tree=agents.trees,
-        prompt_folder=lambda brief: vaults.folder_of(brief.project) / PROMPTS_FOLDER,
+        prompt_folder=lambda inputs: vaults.folder_of(inputs.project) / PROMPTS_FOLDER,
         is_server=serve,
     )
-    agency = await asyncio.to_thread(make)  # it reads files
-    stack.push_async_callback(agency.engine.shutdown, 0.0)
+    api = await asyncio.to_thread(build)  # reads files
+    stack.push_async_callback(api.engine.shutdown, 0.0)
     if serve:
-        agency.engine.start()
-    return agency
+        api.engine.start()
+    return api
 
 
 def _audit_change(audit: AuditLog, change: str) -> None:

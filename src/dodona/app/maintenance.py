@@ -1,4 +1,4 @@
-"""What is looked after while Dodona runs: idle contexts are closed, what has expired goes."""
+"""Periodic maintenance of the store: closes idle contexts and deletes expired records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dodona.core.errors import StoreError
 from dodona.store import Store
 
 MAINTENANCE_INTERVAL: Final = 60.0  # seconds
-RETENTION_SECONDS: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
+RETENTION_SECONDS: Final = 30 * 86_400.0  # how long the steps of an ended run can be replayed
 
 _log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Tidies the store; how long things are kept is as the config says now."""
+    """Maintains the store, with the retention periods of the current config."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class Maintenance:
         self._audit_retention = config.settings.audit.kept_days * 86_400.0
 
     async def start(self, stack: AsyncExitStack, *, repeat: bool) -> None:
-        """Close what is idle now; `again`: and tidy up now and then until the stack ends."""
+        """Close idle contexts now. With `repeat`, also run maintenance until the stack closes."""
         await self._store.contexts.close_idle(time() - self._idle_seconds)
         if repeat:
             stack.push_async_callback(_cancel, asyncio.create_task(self._run_periodically()))
@@ -42,7 +42,7 @@ class Maintenance:
             try:
                 await self._run_once()
             except StoreError as error:
-                _log.warning("the store cannot be tidied: %s", error)
+                _log.warning("store maintenance failed: %s", error)
 
     async def _run_once(self) -> None:
         store = self._store

@@ -1,4 +1,4 @@
-"""Subscribers and rules from the settings: the shipped ones, the user's folders, and packs."""
+"""Loads subscribers and rules: the built-in ones, those in the user's folders, and packs."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dodona.rules import RuleBook, book, load_packs
 from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import MANIFEST, read_manifest
 
-SUBSCRIBERS_FOLDER: Final = "subscribers"  # a folder of Dodona's, and of each pack
+SUBSCRIBERS_FOLDER: Final = "subscribers"  # in the Dodona folder and in each pack
 
 
 def load_rules(config: Config) -> RuleBook:
-    """The rules there are. It reads files, and so blocks."""
+    """Load all rules. Blocks."""
     rules = _configured_folder(config, ("rules", "folder"), "rules")
     return RuleBook([rules], pack_folders=[_packs_folder(config)], registry=REGISTRY)
 
 
 def load_subscribers(config: Config) -> SubscriberRegistry:
-    """The subscribers there are. It reads files, and so blocks."""
-    own = _configured_folder(config, ("subscribers", "folder"), SUBSCRIBERS_FOLDER)
-    folder = _packs_folder(config)
-    found = SubscriberRegistry(
-        [own, folder / "*" / SUBSCRIBERS_FOLDER],
-        skipped_folders=lambda: _unusable_subscribers(folder),
+    """Load all subscribers. Blocks."""
+    folder = _configured_folder(config, ("subscribers", "folder"), SUBSCRIBERS_FOLDER)
+    packs = _packs_folder(config)
+    registry = SubscriberRegistry(
+        [folder, packs / "*" / SUBSCRIBERS_FOLDER],
+        skipped_folders=lambda: _unusable_subscribers(packs),
     )
-    found.load()
-    return found
+    registry.load()
+    return registry
 
 
 async def open_notifications(
     stack: AsyncExitStack, config: Config, *, watch: bool
 ) -> tuple[SubscriberRegistry, RuleBook]:
-    """Both of them, which follow their files while Dodona serves."""
+    """Load subscribers and rules. With `watch`, reload them when files change."""
     subscribers = await asyncio.to_thread(load_subscribers, config)
     rules = await asyncio.to_thread(load_rules, config)
     if watch:
@@ -57,20 +57,20 @@ def _packs_folder(config: Config) -> Path:
 
 
 def _unusable_subscribers(folder: Path) -> set[Path]:
-    """The subscribers of packs that cannot be used. It blocks."""
+    """Return the subscriber folders of invalid packs. Blocks."""
     usable = {pack.subscribers for pack in load_packs(folder)[0]}
-    return {place for place in folder.glob(f"*/{SUBSCRIBERS_FOLDER}") if place not in usable}
+    return {path for path in folder.glob(f"*/{SUBSCRIBERS_FOLDER}") if path not in usable}
 
 
 def _configured_folder(config: Config, path: tuple[str, str], default: str) -> Path:
-    """The folder that a setting names, or one in Dodona's own; it need not be there."""
+    """Return the configured folder, or the default in the Dodona folder. It may not exist."""
     section, name = path
-    named: str | None = getattr(getattr(config.settings, section), name)
-    return config.home / default if named is None else config.resolve(named, path)
+    text: str | None = getattr(getattr(config.settings, section), name)
+    return config.home / default if text is None else config.resolve(text, path)
 
 
 def load_rules_quietly(config: Config) -> RuleBook:
-    """The rules, for who tells of wrong files: the log would say the same again. It blocks."""
+    """Load all rules without logging, for callers that report the errors themselves. Blocks."""
     log = logging.getLogger(book.__name__)
     log.disabled = True
     try:
@@ -80,21 +80,21 @@ def load_rules_quietly(config: Config) -> RuleBook:
 
 
 def check_configured(config: Config) -> tuple[int, Sequence[DodonaError]]:
-    """How many rules and subscribers can be used, and what is wrong with the others. It blocks."""
+    """Return the number of valid rules and subscribers, and the errors of the others. Blocks."""
     rules, subscribers = load_rules_quietly(config), load_subscribers(config)
-    taken = len(rules.list()) + len(subscribers.list())
-    return taken, [*rules.errors(), *subscribers.errors()]
+    count = len(rules.list()) + len(subscribers.list())
+    return count, [*rules.errors(), *subscribers.errors()]
 
 
 def check_files(files: Iterable[Path]) -> Sequence[DodonaError]:
-    """Every mistake in these files; what each of them is, it says itself. It blocks."""
-    found: list[DodonaError] = []
+    """Return all errors in these rule, subscriber or manifest files. Blocks."""
+    errors: list[DodonaError] = []
     for file in files:
         try:
             _check_file(file.absolute())
         except DodonaError as error:
-            found += error.problems()
-    return found
+            errors += error.problems()
+    return errors
 
 
 def _check_file(file: Path) -> None:
@@ -107,7 +107,7 @@ def _check_file(file: Path) -> None:
 
 
 def _rule_folder(file: Path) -> RuleFolder:
-    """Where a rule would be if it were used: in the pack around it, or by itself."""
+    """Return the folder a rule file belongs to: its pack, or a user's rules folder."""
     folder = file.parent
     manifest = folder.parent / MANIFEST
     if not manifest.is_file():

@@ -1,4 +1,4 @@
-"""Arguments that tree commands share."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -30,42 +30,47 @@ BlackboardPairs = Annotated[
         consume_multiple=True,
         negative="",
         show_default=False,
-        help="key=value pairs for the blackboard.",
+        help="Initial blackboard values, as key=value.",
     ),
 ]
 AsJson = Annotated[
     bool,
-    Parameter(name="--json", negative="", show_default=False, help="Print one JSON document."),
+    Parameter(name="--json", negative="", show_default=False, help="Print the result as JSON."),
 ]
-TreeFile = Annotated[Path, Parameter(name="FILE", help="Tree files.")]
+TreeFile = Annotated[Path, Parameter(name="FILE", help="Tree file.")]
 
 
 @dataclass(frozen=True, slots=True)
 class TreeArguments:
-    """Trees, leaves and settings, told apart: `--leaves a.py b.lisp` names one of each."""
+    """The tree files, leaf files and blackboard values of a command line.
+
+    Files are sorted by suffix: `--leaves a.py b.lisp` names one leaf file and one tree file.
+    """
 
     trees: tuple[Path, ...]
     leaves: tuple[Path, ...]
     values: dict[str, Any]
 
     def single_tree(self) -> Path:
+        """Return the only tree file; raise if there are several."""
         first, *others = self.trees
         if others:
-            raise BadRequest(f"one tree file at a time (got {len(self.trees)}).")
+            raise BadRequest(f"only one tree file is allowed (got {len(self.trees)}).")
         return first
 
 
 def sort_files(
     trees: Sequence[Path], leaves: Sequence[Path] = (), settings: Sequence[str] = ()
 ) -> TreeArguments:
-    found = list(trees)
-    found += [path for path in leaves if path.suffix != ".py"]
-    found += [Path(text) for text in settings if "=" not in text and text.endswith(".lisp")]
-    if not found:
-        raise BadRequest("no tree file is named.", hint="Name one, like: oracle.lisp")
+    """Sort files by suffix and parse `key=value` settings."""
+    tree_files = list(trees)
+    tree_files += [path for path in leaves if path.suffix != ".py"]
+    tree_files += [Path(text) for text in settings if "=" not in text and text.endswith(".lisp")]
+    if not tree_files:
+        raise BadRequest("no tree file given.", hint="Example: oracle.lisp")
     pairs = [text for text in settings if "=" in text or not text.endswith(".lisp")]
     return TreeArguments(
-        tuple(found),
+        tuple(tree_files),
         tuple(path for path in leaves if path.suffix == ".py"),
         dict(_parse_pair(text) for text in pairs),
     )
@@ -75,12 +80,12 @@ def _parse_pair(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     key = key.strip().removeprefix(":")
     if not separator or not key:
-        raise BadRequest(f"--set takes key=value (got '{text}').", hint="Like: --set turn=3")
+        raise BadRequest(f"--set takes key=value (got '{text}').", hint="Example: --set turn=3")
     return key, _parse_value(value)
 
 
 def _parse_value(text: str) -> Any:
-    """A literal of the language (3, true, nil, [1 2], {:a 1}); anything else is a string."""
+    """Parse a literal of the tree language (3, true, nil, [1 2], {:a 1}); else return a string."""
     try:
         forms = read(text)
     except TreeError:
@@ -100,12 +105,12 @@ _DURATION = re.compile(r"([0-9]{1,6})([mhdwy])")
 
 
 def parse_duration(text: str, *, option: str) -> float:
-    """How long that is; `name` is the option that takes it."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
+    """Convert a duration such as 12h to seconds. Errors name the `option`."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0 < seconds <= _MAX_SECONDS:
         raise BadRequest(
-            f"{option} takes a number and a unit, up to 100y (got {text!r:.80}).",
-            hint="Like 30m, 12h, 90d, 4w or 1y.",
+            f"{option} must be a number and a unit, at most 100y (got {text!r:.80}).",
+            hint="Examples: 30m, 12h, 90d, 4w, 1y.",
         )
     return seconds

@@ -1,4 +1,4 @@
-"""`.dodona/project`: which project a folder and all below it belong to."""
+"""`.dodona/project`, the file that assigns a folder and its subfolders to a project."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PROJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def project_of(folder: Path) -> str:
-    """The project of the nearest folder, here or above, that names one; else the default."""
+    """Return the project of a folder or its nearest ancestor that has one, else the default."""
     for each in (folder, *folder.parents):
-        if found := read_project_id(each):
-            return found
+        if project_id := read_project_id(each):
+            return project_id
     return DEFAULT_PROJECT
 
 
 def read_project_id(folder: Path) -> str:
-    """The project that this very folder names; empty when it names none."""
+    """Return the project in this folder's own file; empty if there is none."""
     try:
         text = (folder / PROJECT_FILE).read_text(encoding="utf-8").strip()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -32,21 +32,22 @@ def read_project_id(folder: Path) -> str:
         text = ""
     if not _PROJECT_ID.fullmatch(text):
         raise BadRequest(
-            f"{folder / PROJECT_FILE} names no project.",
-            hint="Mend it with: dodona init, or remove it.",
+            f"{folder / PROJECT_FILE} does not contain a valid project name.",
+            hint="Fix it with: dodona init. Or remove the file.",
         )
     return text
 
 
 def write_project_id(folder: Path, project_id: str) -> None:
-    place = folder / PROJECT_FILE
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(f"{project_id}\n", encoding="utf-8")
+    """Write the project file of a folder."""
+    file = folder / PROJECT_FILE
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"{project_id}\n", encoding="utf-8")
 
 
 def suggest_project_id(folder: Path) -> str:
-    """A name for the project in a folder."""
+    """Derive a project name from the name of a folder."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("._-")[:64]
     if not name:
-        raise BadRequest(f"{folder} gives no name for a project.", hint="Name it: --project NAME")
+        raise BadRequest(f"cannot derive a project name from {folder}.", hint="Use --project NAME.")
     return name

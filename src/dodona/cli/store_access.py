@@ -1,4 +1,4 @@
-"""The store for commands that only look at it or change a setting: no model is needed."""
+"""Store access for commands that need no model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dodona.store.store import Store
 
 @asynccontextmanager
 async def open_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store]:
-    """Beside a gateway that uses it too, if one runs."""
+    """Open the store. A running gateway may use it at the same time."""
     url = store_url(config, Credentials(config, os.environ, redactor))
     durability = config.settings.store.durability
     async with await Store.open(url, redact=redactor.redact, durability=durability) as store:
@@ -27,18 +27,18 @@ async def open_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store
 
 
 def default_vault_folder(config: Config, redactor: Redactor) -> Path:
-    """The folder of its notes. It blocks."""
+    """Return the default project's folder of notes, as used by a running gateway. Blocks."""
     if config.settings.vault.path is None:
-        announced = find_announcement(config, Credentials(config, os.environ, redactor))
-        if announced is not None and announced.vault:
-            return Path(announced.vault)
+        announcement = find_announcement(config, Credentials(config, os.environ, redactor))
+        if announcement is not None and announcement.vault:
+            return Path(announcement.vault)
     return vault_folder(config)
 
 
 def default_code_folders(config: Config, redactor: Redactor) -> tuple[Path, ...]:
-    """The folders of its code. It blocks."""
+    """Return the default project's folders of code, as used by a running gateway. Blocks."""
     if not config.settings.code.paths:
-        announced = find_announcement(config, Credentials(config, os.environ, redactor))
-        if announced is not None:
-            return tuple(map(Path, announced.code))
+        announcement = find_announcement(config, Credentials(config, os.environ, redactor))
+        if announcement is not None:
+            return tuple(map(Path, announcement.code))
     return code_folders(config)

@@ -1,1 +1,1 @@
-"""Threads that do blocking work."""
+"""Worker threads for blocking calls."""

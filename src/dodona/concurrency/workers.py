@@ -1,7 +1,7 @@
-"""Threads for work that blocks, at less than the price of an executor's.
+"""Worker threads for blocking calls, cheaper than an executor.
 
-A queue and one call into the loop cost about half of what `run_in_executor` does, and a window of
-a conversation is read in less time than either takes.
+A queue and one call into the loop cost about half of `run_in_executor`. Reading a conversation's
+window takes less time than either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dodona.core.errors import StoreError
 
 T = TypeVar("T")
 
-# Told the result or the error of what nobody waits for any more.
+# Receives the result or the error of work whose caller no longer waits.
 OnOrphaned: TypeAlias = Callable[[Any, BaseException | None], None]
 
 _Task: TypeAlias = tuple[
@@ -25,7 +25,7 @@ _Task: TypeAlias = tuple[
 
 
 class WorkerThreads:
-    """Some threads that take work in the order in which it is given; they work for `whom`."""
+    """Threads that run work in the order of submission; `owner` names their user in errors."""
 
     def __init__(self, count: int, name: str, *, owner: str = "the store") -> None:
         self._owner = owner
@@ -41,7 +41,7 @@ class WorkerThreads:
     def submit(
         self, work: Callable[[], T], *, on_orphaned: OnOrphaned | None = None
     ) -> asyncio.Future[T]:
-        """Who cancels the future stops waiting; the work is done all the same, for `lost`."""
+        """Run work in a thread. Cancelling the future does not stop it: `on_orphaned` is called."""
         if self._is_closed:
             raise StoreError(f"{self._owner} is closed.")
         loop = asyncio.get_running_loop()
@@ -50,7 +50,7 @@ class WorkerThreads:
         return future
 
     def close(self) -> None:
-        """Finish what was given, then end. Blocks until then."""
+        """Finish all submitted work, then stop the threads. Blocks until then."""
         self._is_closed = True
         for _ in self._threads:
             self._queue.put(None)
@@ -59,24 +59,25 @@ class WorkerThreads:
 
     def _run_loop(self) -> None:
         while (task := self._queue.get()) is not None:
-            work, future, loop, lost = task
+            work, future, loop, on_orphaned = task
             result, error = None, None
             try:
                 result = work()
-            except BaseException as raised:  # noqa: BLE001 - whatever it is, its caller gets it
+            except BaseException as raised:  # noqa: BLE001 - every error belongs to the caller
                 error = raised
-            post_to_loop(loop, settle_future, future, result, error, lost)
-            # Else this frame keeps what was read, and the connection of an error, alive.
-            del task, work, future, lost, result, error
+            post_to_loop(loop, settle_future, future, result, error, on_orphaned)
+            # Otherwise this frame keeps the result, and the connection of an error, alive.
+            del task, work, future, on_orphaned, result, error
 
 
 def post_to_loop(
     loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any
 ) -> None:
+    """Schedule a call in a loop from another thread; do nothing if the loop is closed."""
     try:
         loop.call_soon_threadsafe(call, *arguments)
     except RuntimeError:
-        return  # the loop is closed: nobody waits any more
+        return  # the loop is closed: no caller waits
 
 
 def settle_future(
@@ -85,12 +86,13 @@ def settle_future(
     error: BaseException | None,
     on_orphaned: OnOrphaned | None,
 ) -> None:
+    """Set the outcome of a future; if it is done already, pass the outcome to `on_orphaned`."""
     if future.done():
         if on_orphaned is not None:
             on_orphaned(result, error)
         return
     if isinstance(error, StopIteration):
-        # A future takes no such error, for a coroutine would take it for its end.
+        # A future rejects StopIteration, because it would end the awaiting coroutine.
         error = RuntimeError("the operation raised StopIteration")
     if error is None:
         future.set_result(result)

@@ -1,6 +1,6 @@
-"""Conditions in CEL: one expression that is true or false of some values.
+"""Conditions in CEL: boolean expressions over named values.
 
-What is compiled can be evaluated in microseconds and cannot harm the host, whoever wrote it.
+A compiled condition is evaluated in microseconds and is safe even if its author is untrusted.
 """
 
 from dodona.conditions.condition import (

@@ -1,7 +1,7 @@
-"""One compiled expression.
+"""Compile and evaluate CEL expressions.
 
-A key that is missing makes an expression fail, unless the rest decides without it: ask with
-`has(a.b)` first. A condition that fails does not hold; whoever evaluates it says so once.
+A missing key makes an expression fail, unless the result does not depend on it; test with
+`has(a.b)` first. Callers treat a failed condition as false and report the failure once.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from dodona.conditions.tokens import Token, tokenize
 from dodona.conditions.values import BoundedValues
 from dodona.core.errors import DodonaError, ExpressionError
 
-MAX_EVALUATION_SECONDS: Final = (
-    0.25  # seconds of this thread's own, a thousand times what one takes
-)
+MAX_EVALUATION_SECONDS: Final = 0.25  # CPU time of the thread; a typical condition takes 1/1000
 
 
 class ConditionFailed(DodonaError):
-    """An expression met values that it has no answer for.
+    """An expression could not be evaluated with the given values.
 
-    Shares its code with the expressions of trees: to a program it is the same.
+    Has the same error code as a failed expression in a tree.
     """
 
     code = ExpressionError.code
@@ -34,7 +32,7 @@ class ConditionFailed(DodonaError):
 
 
 class Condition:
-    """An expression over some names. Evaluating it neither blocks nor changes anything."""
+    """A compiled expression. Evaluation has no side effects and does not block."""
 
     __slots__ = ("_expression", "_is_disabled", "_used_names", "source")
 
@@ -48,23 +46,24 @@ class Condition:
         return f"Condition({self.source!r})"
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Is it true of these values? They are plain JSON by name, and are cut where too long.
+        """Return whether the condition is true for these values.
 
-        Raises ConditionFailed where there is no answer.
+        Values are JSON, by name; long ones are truncated. Raises ConditionFailed if the
+        expression cannot be evaluated or is not a boolean.
         """
         result = self._evaluate(values)
-        found = result.value()
-        if type(found) is bool:
-            return found
+        value = result.value()
+        if type(value) is bool:
+            return value
         if _is_error(result):
-            raise _evaluation_error(found)
+            raise _evaluation_error(value)
         raise ConditionFailed(
-            f"the condition must be true or false (got {type(found).__name__}).",
-            hint="Compare it with something.",
+            f"the condition must be true or false (got {type(value).__name__}).",
+            hint="Compare the value with something, as in size(name) > 0.",
         )
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
-        """What the expression comes to, of whatever type."""
+        """Return the value of the expression, of any type."""
         result = self._evaluate(values)
         if _is_error(result):
             raise _evaluation_error(result.value())
@@ -72,18 +71,21 @@ class Condition:
 
     def _evaluate(self, values: Mapping[str, Any]) -> Any:
         if self._is_disabled:
-            raise ConditionFailed("the condition took too long before.", hint="Make it simpler.")
-        given = values if isinstance(values, BoundedValues) else BoundedValues(values)
-        known = {name: given[name] for name in self._used_names if name in given}
-        began = thread_time()
+            raise ConditionFailed(
+                "the condition is disabled: an earlier evaluation took too long.",
+                hint="Simplify it.",
+            )
+        bounded = values if isinstance(values, BoundedValues) else BoundedValues(values)
+        data = {name: bounded[name] for name in self._used_names if name in bounded}
+        started = thread_time()
         try:
-            return self._expression.eval(data=known)
-        except (RuntimeError, TypeError, ValueError) as wrong:
-            # The library's own way to say that a budget is used up.
-            raise _evaluation_error(wrong) from None
+            return self._expression.eval(data=data)
+        except (RuntimeError, TypeError, ValueError) as error:
+            # The library raises these when an evaluation exceeds its budget.
+            raise _evaluation_error(error) from None
         finally:
-            # It cannot be interrupted. One that gets past the limits does so only once.
-            self._is_disabled = thread_time() - began > MAX_EVALUATION_SECONDS
+            # An evaluation cannot be interrupted, so a slow condition runs only once.
+            self._is_disabled = thread_time() - started > MAX_EVALUATION_SECONDS
 
 
 def _is_error(result: Any) -> bool:
@@ -96,9 +98,9 @@ def _evaluation_error(error: object) -> ConditionFailed:
 
 
 def compile_condition(source: str, *, names: tuple[str, ...]) -> Condition:
-    """Compile an expression over `names`; a name may be dotted, as in `context.turn`.
+    """Compile a boolean expression over `names`. A name may be dotted, as in `context.turn`.
 
-    Raises ConfigError that says where in the expression the mistake is.
+    Raises ConfigError, located in the expression.
     """
     condition, kind = _compile_expression(source, names)
     if kind not in ("BOOL", "DYN"):
@@ -107,7 +109,7 @@ def compile_condition(source: str, *, names: tuple[str, ...]) -> Condition:
 
 
 def compile_value(source: str, *, names: tuple[str, ...]) -> Condition:
-    """The same for an expression that may come to anything; `evaluate` it."""
+    """Compile an expression of any type, for `Condition.evaluate`."""
     return _compile_expression(source, names)[0]
 
 
@@ -119,25 +121,24 @@ def _compile_expression(source: str, names: tuple[str, ...]) -> tuple[Condition,
             source,
             0,
             f"an expression must have at most {MAX_EXPRESSION_CHARS:,} characters.",
-            "Use a tree.",
+            "Use a tree instead.",
         )
-    found = tokenize(source)
-    refused = find_limit_violation(found)
-    if refused is not None:
-        raise error_at(source, refused.start, refused.message, refused.hint)
+    tokens = tokenize(source)
+    violation = find_limit_violation(tokens)
+    if violation is not None:
+        raise error_at(source, violation.start, violation.message, violation.hint)
     try:
         expression = _environment(names).compile(source)
-    except (RuntimeError, TypeError, ValueError) as wrong:
-        raise compile_error(source, str(wrong), tokens=found, names=names) from None
-    _check_patterns(source, found)
-    uses = tuple(name for name in names if _mentions(found, name))
-    return Condition(
-        source, expression=expression, used_names=uses
-    ), expression.return_type().name()
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise compile_error(source, str(error), tokens=tokens, names=names) from None
+    _check_patterns(source, tokens)
+    used_names = tuple(name for name in names if _mentions(tokens, name))
+    condition = Condition(source, expression=expression, used_names=used_names)
+    return condition, expression.return_type().name()
 
 
 def _check_patterns(source: str, tokens: list[Token]) -> None:
-    """The compiler takes any text for a pattern, and finds out when it matches."""
+    """Refuse invalid regular expressions. The compiler finds them only during evaluation."""
     for pattern in pattern_tokens(tokens):
         value = _environment(()).compile(f'"".matches({pattern.text})').eval(data={})
         if value.type().name() == "ERROR":
@@ -147,7 +148,7 @@ def _check_patterns(source: str, tokens: list[Token]) -> None:
 
 @lru_cache(maxsize=64)
 def _environment(names: tuple[str, ...]) -> Any:
-    # Imported on use: it brings protobuf along.
+    # Imported on first use, because it loads protobuf.
     cel = import_module("cel_expr_python.cel")
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
 
@@ -155,4 +156,4 @@ def _environment(names: tuple[str, ...]) -> Any:
 def _mentions(tokens: list[Token], name: str) -> bool:
     parts = name.replace(".", " . ").split()
     words = [token.text for token in tokens]
-    return any(words[at : at + len(parts)] == parts for at in range(len(words)))
+    return any(words[start : start + len(parts)] == parts for start in range(len(words)))

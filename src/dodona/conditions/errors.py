@@ -1,4 +1,4 @@
-"""What CEL's library says is wrong, in words, and where in the expression."""
+"""Translate error messages of the CEL library, and locate them in the expression."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FUNCTIONS: Final = frozenset(
     }
 )
 
-# What people write who think of another language.
+# Common habits from other languages.
 _CORRECTIONS: Final = {
     "=": "Write == to compare.",
     "and": "Write &&.",
@@ -66,7 +66,7 @@ _CORRECTIONS: Final = {
 
 
 def error_at(source: str, start: int, message: str, hint: str = "") -> ConfigError:
-    """The mistake at an offset of the expression."""
+    """Build an error at an offset of the expression."""
     before = source[:start]
     line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
     return _located_error(source, line, column, message=message, hint=hint)
@@ -75,22 +75,22 @@ def error_at(source: str, start: int, message: str, hint: str = "") -> ConfigErr
 def compile_error(
     source: str, compiler_output: str, *, tokens: Sequence[Token], names: Iterable[str]
 ) -> ConfigError:
-    """The first mistake that the compiler told of."""
-    placed = _LOCATED_ERROR.search(compiler_output)
-    if placed is None or int(placed[1]) < 1:
+    """Build the error for the first problem that the compiler reported."""
+    located = _LOCATED_ERROR.search(compiler_output)
+    if located is None or int(located[1]) < 1:
         if "recursion" in compiler_output:
-            return error_at(source, 0, "the expression is nested too deeply.", "Make it simpler.")
-        return error_at(source, 0, "the expression cannot be read.", "Is it plain text?")
-    start, said = _offset(source, placed), placed[3]
-    undeclared = _UNDECLARED.match(said)
+            return error_at(source, 0, "the expression is nested too deeply.", "Simplify it.")
+        return error_at(source, 0, "the expression is not valid.", "Is it plain text?")
+    start, message = _offset(source, located), located[3]
+    undeclared = _UNDECLARED.match(message)
     if undeclared is None:
-        return error_at(source, start, *_describe_error(said))
-    # Of a macro that is misspelt the compiler first misses the variable.
+        return error_at(source, start, *_describe_error(message))
+    # For a misspelt macro, the compiler reports its loop variable first.
     for other in _LOCATED_ERROR.finditer(compiler_output):
-        word, place = _UNDECLARED.match(other[3]), _offset(source, other)
-        called = _called_function(tokens, place)
-        if word is not None and called is not None:
-            return _unknown_function_error(source, word[1], called)
+        name, offset = _UNDECLARED.match(other[3]), _offset(source, other)
+        called = _called_function(tokens, offset)
+        if name is not None and called is not None:
+            return _unknown_function_error(source, name[1], called)
     return _undeclared_name_error(source, undeclared[1], start, tokens=tokens, names=tuple(names))
 
 
@@ -100,21 +100,21 @@ def _offset(source: str, match: re.Match[str]) -> int:
 
 
 def describe_evaluation_error(error_text: str) -> tuple[str, str]:
-    """What went wrong with some values, and what to do."""
+    """Return message and hint for an error that occurred during evaluation."""
     missing = _MISSING_KEY.search(error_text)
     if missing is not None:
-        return f"there is no '{missing[1]:.80}'.", "Ask with has(…) first."
+        return f"the key '{missing[1]:.80}' is missing.", "Test with has(…) first."
     return _describe_error(error_text.split(": ", 1)[-1].removesuffix("]").split(" [")[0])
 
 
 def _describe_error(message: str) -> tuple[str, str]:
-    unfit = _NO_OVERLOAD.search(message)
-    if unfit is not None and unfit[1] == "?_:":
-        return "both values after '?' must be of one type.", ""
-    if unfit is not None:
-        kinds = unfit[2].replace("int64", "int").replace(", ", " and ")
+    no_overload = _NO_OVERLOAD.search(message)
+    if no_overload is not None and no_overload[1] == "?_:":
+        return "both values after '?' must have the same type.", ""
+    if no_overload is not None:
+        types = no_overload[2].replace("int64", "int").replace(", ", " and ")
         return (
-            f"'{unfit[1]}' does not take {kinds}.",
+            f"'{no_overload[1]}' does not accept {types}.",
             "Convert with int(…), double(…) or string(…).",
         )
     unexpected = _UNEXPECTED.search(message)
@@ -122,8 +122,8 @@ def _describe_error(message: str) -> tuple[str, str]:
         return f"{message.removeprefix('Syntax error: ').rstrip('.'):.200}.", ""
     word = unexpected[1].strip()
     if word == "<EOF>":
-        return "the expression ends too early.", "Is a parenthesis or a value missing?"
-    return f"'{word:.40}' is not expected here.", _CORRECTIONS.get(word, "")
+        return "unexpected end of the expression.", "Is a parenthesis or a value missing?"
+    return f"unexpected '{word:.40}'.", _CORRECTIONS.get(word, "")
 
 
 def _token_index(tokens: Sequence[Token], start: int) -> int:
@@ -131,7 +131,7 @@ def _token_index(tokens: Sequence[Token], start: int) -> int:
 
 
 def _called_function(tokens: Sequence[Token], start: int) -> Token | None:
-    """The name of the function whose parenthesis is there, if one is."""
+    """Return the name token of the call whose parenthesis is at this offset, if any."""
     index = _token_index(tokens, start)
     is_call = index > 0 and tokens[index].text == "(" and tokens[index - 1].kind == "word"
     return tokens[index - 1] if is_call else None
@@ -139,7 +139,7 @@ def _called_function(tokens: Sequence[Token], start: int) -> Token | None:
 
 def _unknown_function_error(source: str, word: str, called: Token) -> ConfigError:
     hint = _CORRECTIONS.get(word) or did_you_mean(word, FUNCTIONS)
-    return error_at(source, called.start, f"there is no function '{word:.80}'.", hint)
+    return error_at(source, called.start, f"unknown function '{word:.80}'.", hint)
 
 
 def _undeclared_name_error(
@@ -147,7 +147,7 @@ def _undeclared_name_error(
 ) -> ConfigError:
     index = _token_index(tokens, start)
     parts = word.split(".")
-    # The compiler points at the last dot of a path; back to its first word.
+    # The compiler points at the last dot of a path; go back to its first word.
     while index and tokens[index].start > 0 and tokens[index].text != parts[0]:
         index -= 1
     return _unknown_name_error(source, parts, tokens=tokens, index=index, names=names)
@@ -157,23 +157,25 @@ def _unknown_name_error(
     source: str, parts: list[str], *, tokens: Sequence[Token], index: int, names: tuple[str, ...]
 ) -> ConfigError:
     root = parts[0]
-    inside = [name.split(".", 1)[1] for name in names if name.startswith(f"{root}.")]
+    fields = [name.split(".", 1)[1] for name in names if name.startswith(f"{root}.")]
     roots = list(dict.fromkeys(name.split(".")[0] for name in names))
-    if not inside:
+    if not fields:
         hint = (
-            _CORRECTIONS.get(root) or did_you_mean(root, roots) or f"It knows {', '.join(roots)}."
+            _CORRECTIONS.get(root)
+            or did_you_mean(root, roots)
+            or f"Available names: {', '.join(roots)}."
         )
-        return error_at(source, tokens[index].start, f"there is no '{root:.80}'.", hint)
+        return error_at(source, tokens[index].start, f"unknown name '{root:.80}'.", hint)
     if len(parts) == 1:
-        hint = f"Name a part of it: {', '.join(inside)}."
-        return error_at(source, tokens[index].start, f"'{root}' has no value of its own.", hint)
-    hint = did_you_mean(parts[1], inside) or f"It has {', '.join(inside)}."
-    place = tokens[min(index + 2, len(tokens) - 1)].start
-    return error_at(source, place, f"'{root}' has no '{parts[1]:.80}'.", hint)
+        hint = f"Use one of its fields: {', '.join(fields)}."
+        return error_at(source, tokens[index].start, f"'{root}' is not a value.", hint)
+    hint = did_you_mean(parts[1], fields) or f"Available fields: {', '.join(fields)}."
+    start = tokens[min(index + 2, len(tokens) - 1)].start
+    return error_at(source, start, f"'{root}' has no field '{parts[1]:.80}'.", hint)
 
 
 def _located_error(source: str, line: int, column: int, *, message: str, hint: str) -> ConfigError:
     lines = source.split("\n")
-    shown = lines[line - 1] if line <= len(lines) else ""
-    excerpt = f"  {shown}\n  {' ' * (column - 1)}^"
+    source_line = lines[line - 1] if line <= len(lines) else ""
+    excerpt = f"  {source_line}\n  {' ' * (column - 1)}^"
     return ConfigError(message, where=SourceLocation("", line, column, excerpt), hint=hint)

@@ -1,8 +1,9 @@
-"""What an expression may do, decided before it is compiled.
+"""Limits on an expression, checked before it is compiled.
 
-CEL has no loops but its macros, and the library stops them after 10,000 rounds. It does not count
-what a round costs: texts that are added up in each grow without end, and a pattern with counted
-repetitions takes milliseconds a match. So those are refused where they would multiply.
+CEL's only loops are its macros, and the library stops them after 10,000 iterations. It does not
+count the cost of an iteration: strings concatenated in each one grow without limit, and a regular
+expression with counted repetitions takes milliseconds per match. So expressions that would
+multiply such costs are refused.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Final
 from dodona.conditions.tokens import Token
 from dodona.conditions.values import MAX_LIST_LENGTH
 
-MAX_EXPRESSION_CHARS: Final = 1_000  # characters
+MAX_EXPRESSION_CHARS: Final = 1_000
 MAX_MACROS: Final = 4
-MAX_PLUSES: Final = 8  # each may add a text, or a list to go through
+MAX_PLUSES: Final = 8  # each may concatenate strings or lists
 MAX_MATCHES: Final = 4
 MAX_PATTERN_CHARS: Final = 100
-MAX_MACRO_WORK: Final = 20_000  # words that macros go through, all rounds together
+MAX_MACRO_WORK: Final = 20_000  # tokens that macros evaluate, over all iterations
 
-# A brace, also one that hides in an escape; classes of Unicode take milliseconds to compile.
+# A brace, including one written as an escape. Unicode classes take milliseconds to compile.
 _COSTLY: Final = re.compile(r"\{|\\[0-7xXuUpP]")
 
 MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
@@ -30,7 +31,7 @@ MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 
 @dataclass(frozen=True, slots=True)
 class LimitViolation:
-    """What is too much, from where on, and what to do instead."""
+    """A limit that the expression exceeds, its offset, and a hint."""
 
     start: int
     message: str
@@ -40,12 +41,11 @@ class LimitViolation:
 @dataclass(slots=True)
 class _TokenCounts:
     macros: int = 0
-    macro_tokens: int = 0  # words within macros
+    macro_tokens: int = 0  # tokens inside macros
     pluses: int = 0
     matches: int = 0
-    open_brackets: list[str] = field(
-        default_factory=list[str]
-    )  # what each open parenthesis belongs to
+    # "macro", "call" or "" for each open bracket
+    open_brackets: list[str] = field(default_factory=list[str])
 
     @property
     def is_in_macro(self) -> bool:
@@ -53,22 +53,22 @@ class _TokenCounts:
 
 
 def find_limit_violation(tokens: Sequence[Token]) -> LimitViolation | None:
-    """The first thing an expression may not do, if any."""
+    """Return the first limit that the expression exceeds, if any."""
     count = _TokenCounts()
     for index, token in enumerate(tokens):
-        refused = _check_token(count, tokens, index)
-        if refused is not None:
-            return refused
+        violation = _check_token(count, tokens, index)
+        if violation is not None:
+            return violation
         count.macro_tokens += count.is_in_macro
         work = count.macro_tokens * MAX_LIST_LENGTH * (1 + count.pluses)
         if work > MAX_MACRO_WORK:
             return LimitViolation(
-                token.start, "this is too much to do for each member.", _USE_A_TREE
+                token.start, "the macros evaluate too much for each list element.", _USE_A_TREE
             )
     return None
 
 
-_USE_A_TREE: Final = "Make it shorter, or let a tree decide."
+_USE_A_TREE: Final = "Shorten the expression, or use a tree."
 
 
 def _check_token(count: _TokenCounts, tokens: Sequence[Token], index: int) -> LimitViolation | None:
@@ -83,11 +83,13 @@ def _check_token(count: _TokenCounts, tokens: Sequence[Token], index: int) -> Li
         count.pluses += 1
         if count.is_in_macro:
             return LimitViolation(
-                token.start, "'+' cannot be used within a macro.", "Subtract instead."
+                token.start,
+                "'+' cannot be used inside a macro.",
+                "Subtract on the other side instead.",
             )
         if count.pluses > MAX_PLUSES:
             return LimitViolation(
-                token.start, f"there are more than {MAX_PLUSES} '+'.", _USE_A_TREE
+                token.start, f"an expression can have at most {MAX_PLUSES} '+'.", _USE_A_TREE
             )
     return None
 
@@ -106,46 +108,48 @@ def _check_opening(
         count.open_brackets.append("macro")
         if is_nested:
             return LimitViolation(
-                called.start, f"'{called.text}' stands within another.", _USE_A_TREE
+                called.start, f"'{called.text}' cannot be nested in a macro.", _USE_A_TREE
             )
         if count.macros > MAX_MACROS:
             return LimitViolation(
-                called.start, f"there are more than {MAX_MACROS} macros.", _USE_A_TREE
+                called.start, f"an expression can have at most {MAX_MACROS} macros.", _USE_A_TREE
             )
         return None
-    refused = _check_pattern(count, tokens, index) if _is_matches(tokens, index) else None
+    violation = _check_pattern(count, tokens, index) if _is_matches(tokens, index) else None
     count.open_brackets.append("call")
-    return refused
+    return violation
 
 
 def _check_pattern(
     count: _TokenCounts, tokens: Sequence[Token], index: int
 ) -> LimitViolation | None:
-    """Patterns are texts that stand there: one that a value brings could be any."""
+    """Check a regular expression. It must be a literal: a value could be any pattern."""
     start = tokens[index - 1].start
     count.matches += 1
     if count.is_in_macro:
         return LimitViolation(
-            start, "'matches' cannot be used within a macro.", "Use contains or startsWith."
+            start, "'matches' cannot be used inside a macro.", "Use contains or startsWith."
         )
     if count.matches > MAX_MATCHES:
-        return LimitViolation(start, f"there are more than {MAX_MATCHES} patterns.", _USE_A_TREE)
+        return LimitViolation(
+            start, f"an expression can have at most {MAX_MATCHES} patterns.", _USE_A_TREE
+        )
     pattern = _last_argument(tokens, index)
     if pattern is None:
-        return LimitViolation(start, "a pattern must be a text.", "Write it between quotes.")
+        return LimitViolation(start, "a pattern must be a string literal.", "Put it in quotes.")
     if len(pattern.text) > MAX_PATTERN_CHARS:
         return LimitViolation(
             start, f"a pattern must have at most {MAX_PATTERN_CHARS} characters.", _USE_A_TREE
         )
     if _COSTLY.search(pattern.text):
         return LimitViolation(
-            start, "a pattern cannot have {…} or \\p.", "Write \\d\\d, not \\d{2}."
+            start, "a pattern cannot contain {…} or \\p.", "Write \\d\\d, not \\d{2}."
         )
     return None
 
 
 def pattern_tokens(tokens: Sequence[Token]) -> list[Token]:
-    """The texts that are patterns."""
+    """Return the string literals that are used as regular expressions."""
     calls = [i for i, token in enumerate(tokens) if token.text == "(" and _is_matches(tokens, i)]
     return [pattern for call in calls if (pattern := _last_argument(tokens, call)) is not None]
 
@@ -155,7 +159,7 @@ def _is_matches(tokens: Sequence[Token], index: int) -> bool:
 
 
 def _last_argument(tokens: Sequence[Token], index: int) -> Token | None:
-    """The last argument of a call, when it is a text that stands alone."""
+    """Return the last argument of a call, if it is a single string literal."""
     closing = _closing_index(tokens, index)
     last, before = tokens[closing - 1], tokens[closing - 2]
     return last if last.kind == "text" and before.text in ("(", ",") else None
@@ -163,9 +167,9 @@ def _last_argument(tokens: Sequence[Token], index: int) -> Token | None:
 
 def _closing_index(tokens: Sequence[Token], index: int) -> int:
     depth = 0
-    for place in range(index, len(tokens)):
-        depth += tokens[place].text in "([{"
-        depth -= tokens[place].text in ")]}"
+    for current in range(index, len(tokens)):
+        depth += tokens[current].text in "([{"
+        depth -= tokens[current].text in ")]}"
         if depth == 0:
-            return place
+            return current
     return len(tokens)

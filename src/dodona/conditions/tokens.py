@@ -1,7 +1,4 @@
-"""The words of a CEL expression, as its own lexer finds them.
-
-Only as far as is needed to count what an expression does and to point at a mistake in it.
-"""
+"""A lexer for CEL, precise enough to check limits and to locate errors."""
 
 from __future__ import annotations
 
@@ -33,13 +30,15 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """One token and its offset in the expression."""
+
     kind: str  # text, word, number or sign
     text: str
     start: int
 
 
 def tokenize(source: str) -> list[Token]:
-    """All of them but blanks and comments."""
+    """Return the tokens of an expression, without whitespace and comments."""
     return [
         Token(match.lastgroup or "", match.group(), match.start())
         for match in _TOKEN.finditer(source)

@@ -1,4 +1,4 @@
-"""Values as conditions see them: plain JSON of a size that any expression can go through."""
+"""Bound the values of a condition: plain JSON, small enough for any expression."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from math import isfinite
 from sys import float_info
 from typing import Any, Final, cast
 
-MAX_TEXT_CHARS: Final = 2_000  # characters
-MAX_LIST_LENGTH: Final = 200  # members of a list, keys of an object
-MAX_VALUES: Final = 1_000  # in one name's value; each 200 characters of a text are one more
+MAX_TEXT_CHARS: Final = 2_000
+MAX_LIST_LENGTH: Final = 200  # elements of a list, keys of an object
+MAX_VALUES: Final = 1_000  # per name; every 200 characters of a string count as one more
 MAX_DEPTH: Final = 12
 _INT64_LIMIT: Final = 2**63
 
 
 class BoundedValues(Mapping[str, Any]):
-    """Values by name, bounded when they are first looked at: several conditions share the work."""
+    """Values by name, bounded on first access, so that several conditions share the work."""
 
     __slots__ = ("_bounded", "_fallback", "_raw")
 
     def __init__(self, values: Mapping[str, Any], *, fallback: BoundedValues | None = None) -> None:
-        """`beneath` has what `values` has not."""
+        """`fallback` provides the names that are not in `values`."""
         self._raw = values
         self._fallback = fallback
         self._bounded: dict[str, Any] = {}
@@ -30,8 +30,8 @@ class BoundedValues(Mapping[str, Any]):
             return self._bounded[name]
         if self._fallback is not None and name not in self._raw:
             return self._fallback[name]
-        self._bounded[name] = found = bound_value(self._raw[name])
-        return found
+        self._bounded[name] = bounded = bound_value(self._raw[name])
+        return bounded
 
     def __contains__(self, name: object) -> bool:
         return name in self._raw or (self._fallback is not None and name in self._fallback)
@@ -44,9 +44,9 @@ class BoundedValues(Mapping[str, Any]):
 
 
 def bound_value(value: Any) -> Any:
-    """The value with long texts and lists cut, as plain JSON.
+    """Return the value as plain JSON, with long strings and lists truncated.
 
-    What is no JSON becomes its text, what is too deep or too many becomes null.
+    Other objects become strings. Values nested too deeply become null.
     """
     return _ValueBounder().bound(value, MAX_DEPTH)
 
@@ -65,10 +65,10 @@ class _ValueBounder:
             )
             return _bound_text(value)
         if kind is int:
-            # What CEL's 64 bits cannot hold keeps its size, if not its last digits.
+            # CEL integers have 64 bits; larger ones become floats and lose their last digits.
             return value if -_INT64_LIMIT <= value < _INT64_LIMIT else _to_float(value)
         if kind is float:
-            return value if isfinite(value) else None  # as JSON has it
+            return value if isfinite(value) else None  # JSON has no NaN or Infinity
         if value is None or kind is bool:
             return value
         if isinstance(value, Mapping):
@@ -80,22 +80,22 @@ class _ValueBounder:
     def _bound_object(self, value: Mapping[Any, Any], depth: int) -> Any:
         if depth < 0:
             return None
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for key, member in value.items():
-            if not self._has_room(len(found)):
+            if not self._has_room(len(result)):
                 break
-            found[_bound_text(str(key))] = self.bound(member, depth)
-        return found
+            result[_bound_text(str(key))] = self.bound(member, depth)
+        return result
 
     def _bound_list(self, value: list[Any], depth: int) -> Any:
         if depth < 0:
             return None
-        found: list[Any] = []
+        result: list[Any] = []
         for member in value:
-            if not self._has_room(len(found)):
+            if not self._has_room(len(result)):
                 break
-            found.append(self.bound(member, depth))
-        return found
+            result.append(self.bound(member, depth))
+        return result
 
     def _has_room(self, count: int) -> bool:
         self._remaining -= 1
@@ -105,7 +105,7 @@ class _ValueBounder:
 def _bound_text(value: str) -> str:
     if len(value) > MAX_TEXT_CHARS:
         value = value[:MAX_TEXT_CHARS]
-    # Half a pair of UTF-16 is no text to CEL: json.loads makes such of "\ud800".
+    # CEL refuses lone surrogates, which json.loads produces from "\ud800".
     return value if value.isascii() else value.encode(errors="replace").decode()
 
 

@@ -1,1 +1,1 @@
-"""What every layer may use: errors, events, ports, near misses. Standard library only."""
+"""The types that every layer may use: errors, events, messages, ports. Standard library only."""

@@ -1,7 +1,7 @@
-"""What a run sends out, piece by piece, to whoever listens.
+"""Chunks: the pieces of output that a run streams to its clients.
 
-A chunk is JSON from the beginning: it is journalled with its step, and rendered for each client.
-`seq` rises within a run, also over a crash: each attempt begins its own million.
+A chunk body is plain JSON: it is journalled with its step and rendered for each client.
+`seq` increases within a run, also across a crash: each attempt starts at its own million.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ChunkBody: TypeAlias = dict[str, Any]
 
 
 class StreamChunk(NamedTuple):
-    """A body with its place in the stream; `body["type"]` says what it is."""
+    """A chunk body and its position in the stream; `body["type"]` is its type."""
 
     run_id: int
     seq: int
@@ -31,23 +31,27 @@ class StreamChunk(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Does nothing come after it?"""
+        """Whether this chunk ends the stream."""
         return self.body["type"] in ("done", "error")
 
 
 def thinking(text: str) -> ChunkBody:
+    """A piece of the model's reasoning."""
     return {"type": "thinking", "content": text}
 
 
 def content(text: str) -> ChunkBody:
+    """A piece of the answer's text."""
     return {"type": "content", "content": text}
 
 
 def source(cited: SourceReference) -> ChunkBody:
+    """A source that the answer cites."""
     return {"type": "source", **cited.as_json()}
 
 
 def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> ChunkBody:  # noqa: A002
+    """A tool call of the model and its status."""
     return {"type": "tool_call", "id": id, "name": name, "arguments": arguments, "status": status}
 
 
@@ -59,6 +63,7 @@ def tool_result(
     status: ToolStatus,
     sources: Sequence[SourceReference] = (),
 ) -> ChunkBody:
+    """The result of a tool call, or the reason why it failed."""
     return {
         "type": "tool_result",
         "id": id,
@@ -73,7 +78,7 @@ def tool_result(
 
 
 def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> ChunkBody:
-    """A warning, or why the run ended. It is shown, and never kept in the conversation."""
+    """A warning, or the reason why the run ended. Shown to people, never stored as a message."""
     return {
         "type": "system",
         "system_type": system_type,
@@ -83,6 +88,7 @@ def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Chunk
 
 
 def context_update(*, tokens: int, limit: int) -> ChunkBody:
+    """Tokens in the context, and the most it may hold."""
     return {"type": "context_update", "context_tokens": tokens, "max_context_tokens": limit}
 
 
@@ -95,7 +101,7 @@ def approval(
     reason: str,
     expires_at: float,
 ) -> ChunkBody:
-    """A person must allow this call before it is made; without an answer in time it is not."""
+    """A request for approval of a tool call; without an answer in time the call is denied."""
     return {
         "type": "approval",
         "id": id,
@@ -108,7 +114,7 @@ def approval(
 
 
 def restart(discard_after: int, reason: str) -> ChunkBody:
-    """Drop what came after this place: it is said again, perhaps otherwise."""
+    """Discard all chunks after this `seq`: the answer starts again and may differ."""
     return {"type": "restart", "discard_after": discard_after, "reason": reason}
 
 
@@ -120,7 +126,10 @@ def done(
     context_tokens_remaining: int,
     finish: DoneFinish = "stop",
 ) -> ChunkBody:
-    """`finish` is "length" when a limit cut the answer, "refusal" when the model declined."""
+    """The end of a successful run.
+
+    `finish` is "length" if a limit truncated the answer, "refusal" if the model declined.
+    """
     return {
         "type": "done",
         "tokens_used": tokens_used,
@@ -132,4 +141,5 @@ def done(
 
 
 def error(failure: DodonaError) -> ChunkBody:
+    """The end of a failed run."""
     return {"type": "error", **as_json(failure)}

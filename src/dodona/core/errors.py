@@ -1,31 +1,31 @@
-"""Every error Dodona raises on purpose. The branch says who must act.
+"""Every error that Dodona raises on purpose. The branch says who must act.
 
     DodonaError
-    ├── ConfigError        the operator: a setting is wrong
-    ├── StoreError         the operator: the database cannot be used
-    │   └── Fenced             nobody: another process has taken the run over
-    ├── TreeError          the tree author: a file does not read, load or run
-    │   ├── ReadError          the text is not a form
-    │   │   └── UnexpectedEnd      the text stops too early; more of it may help
-    │   ├── LoadError          forms that are not a tree
+    ├── ConfigError        the operator: a setting is invalid
+    ├── StoreError         the operator: the database is unavailable
+    │   └── RunFenced          no action: another process has taken over the run
+    ├── TreeError          the tree author: a tree cannot be read, loaded or run
+    │   ├── ReadError          the text is not a valid form
+    │   │   └── UnexpectedEnd      the text ends too early; more input may complete it
+    │   ├── LoadError          the forms are not a valid tree
     │   ├── ExpressionError    an expression met a value it cannot use
-    │   ├── BlackboardError    a key or value the blackboard does not take
-    │   │   └── KeyMissing         a key nobody has set
-    │   └── Diverged           a run that is resumed would do another thing than before
-    ├── ToolFailed         the model: the call had no result
-    ├── ToolRetry          the model: the call was wrong, a better one may work
-    │   └── Conflict           it changed meanwhile: look at it again
+    │   ├── BlackboardError    the blackboard rejects a key or a value
+    │   │   └── KeyMissing         the key is not set
+    │   └── RunDiverged        a resumed run would not repeat its recorded steps
+    ├── ToolFailed         the model: the call returned no result
+    ├── ToolRetry          the model: the call was invalid, a corrected one may work
+    │   └── Conflict           the data has changed: read it again
     ├── ProviderError      the runtime: retry or fall back
-    ├── BudgetExceeded     whoever set the ceiling
-    ├── Unauthorized       the caller: who are you?
+    ├── BudgetExceeded     the owner of the budget: wait, or raise the limit
+    ├── Unauthorized       the caller: authentication is missing or invalid
     ├── AccessDenied       the caller: not allowed
-    ├── NotFound           the caller: no such thing, or it is somebody else's
-    ├── Cancelled          nobody: somebody asked for the end
-    └── BadRequest         the caller: the request makes no sense
-        ├── HeadMoved          somebody else was faster: look again where it goes on
-        └── LaneFull           too much waits there already: later
+    ├── NotFound           the caller: it does not exist, or belongs to another user
+    ├── Cancelled          no action: a user cancelled it
+    └── BadRequest         the caller: the request is invalid
+        ├── HeadMoved          the conversation has changed: read its head again
+        └── LaneFull           too many messages are queued: try again later
 
-Anything else that is raised is a bug and stays outside this tree.
+Any other exception is a bug and is not part of this hierarchy.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A place in a text; `excerpt` shows its line with a caret under it.
+    """A position in a text; `excerpt` is its line with a caret under the column.
 
-    Column 0 is the whole line, line 0 the whole of what `file` names.
+    Column 0 stands for the whole line, line 0 for the whole file.
     """
 
     file: str
@@ -54,7 +54,7 @@ class SourceLocation:
 
 
 class DodonaError(Exception):
-    """What happened, where, and what to do next; or several mistakes found in one pass."""
+    """What happened, where, and what to do next; or several problems found in one pass."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
@@ -73,26 +73,26 @@ class DodonaError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
-        self.details = dict(details or {})  # the same for programs
+        self.details = dict(details or {})  # machine-readable
         self._problems = tuple(problems)
 
     @classmethod
     def combine(cls, problems: Sequence[DodonaError]) -> DodonaError:
-        """The one mistake found, or an error that holds them all."""
+        """Return the only problem, or one error that holds all of them."""
         if len(problems) == 1:
             return problems[0]
-        return cls(f"{len(problems)} mistakes.", problems=problems)
+        return cls(f"{len(problems)} problems.", problems=problems)
 
     def __str__(self) -> str:
-        """Where, what, what to do, on one line; of several mistakes, a line for each."""
+        """Return location, message and hint on one line; one line per problem if several."""
         if self._problems:
             return "\n".join(str(problem) for problem in self._problems)
-        place = f"{self.where}: " if self.where else ""
+        location = f"{self.where}: " if self.where else ""
         hint = f" {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{hint}"
+        return f"{location}{self.message}{hint}"
 
     def problems(self) -> Sequence[DodonaError]:
-        """The single mistakes this error reports: itself, unless it gathers several."""
+        """Return the individual problems: the error itself, unless it combines several."""
         return self._problems or (self,)
 
 
@@ -108,7 +108,7 @@ class StoreError(DodonaError):
 
 
 class RunFenced(StoreError):
-    """A process that was taken for dead must not write any more."""
+    """A process that was presumed dead must not write to the run any more."""
 
     code = "run_fenced"
     http_status = 409
@@ -128,7 +128,7 @@ class UnexpectedEnd(ReadError):
 
 
 class LoadError(TreeError):
-    """Shares its code: to a program, a tree that does not load is invalid."""
+    """Shares the code of TreeError: to a program, a tree that does not load is invalid."""
 
 
 class ExpressionError(TreeError):
@@ -140,13 +140,13 @@ class BlackboardError(TreeError):
 
 
 class KeyMissing(BlackboardError, KeyError):
-    """A mapping's own way to say so, for whoever treats the blackboard as one."""
+    """Also a KeyError, for code that treats the blackboard as a mapping."""
 
     code = "blackboard_key_missing"
 
 
 class RunDiverged(TreeError):
-    """What must not be done twice was asked for otherwise the first time: the run ends."""
+    """A step that must not run twice differs from its recorded request: the run ends."""
 
     code = "run_diverged"
     http_status = 409
@@ -163,28 +163,28 @@ class ToolRetry(DodonaError):
 
 
 class Conflict(ToolRetry):
-    """Somebody else was faster; nothing of theirs is lost."""
+    """Another writer was faster. Its changes are not overwritten."""
 
     code = "conflict"
     http_status = 409
 
 
 class ProviderErrorKind(Enum):
-    """What went wrong at a provider; the first five are worth another try."""
+    """The kind of provider failure; the first five are worth a retry."""
 
-    CONNECTION = "connection"  # nobody answers, or the line broke before an answer began
+    CONNECTION = "connection"  # no connection, or it broke before the answer began
     RATE_LIMITED = "rate_limited"
     SERVER = "server"  # 5xx, overloaded
-    NO_FIRST_TOKEN = "silent"  # no first token in time
-    INTERRUPTED = "cut"  # the stream ended without a finish, or stalled in mid-answer
-    REJECTED = "refused"  # 4xx: the request is wrong
+    NO_FIRST_TOKEN = "silent"  # no first token before the timeout
+    INTERRUPTED = "cut"  # the stream stalled, or ended without a finish event
+    REJECTED = "refused"  # 4xx: the request is invalid
     UNAUTHORIZED = "unauthorised"
-    CONTEXT_TOO_LONG = "too_long"  # more than the model's window
-    MALFORMED = "garbled"  # the answer does not follow the protocol
+    CONTEXT_TOO_LONG = "too_long"  # exceeds the model's context window
+    MALFORMED = "garbled"  # the answer violates the protocol
 
 
 class ProviderError(DodonaError):
-    """A model call came to nothing. `retry_after` is what the provider asked for, in seconds."""
+    """A model call failed. `retry_after` is the delay that the provider requests, in seconds."""
 
     code = "provider_failed"
     exit_code = 5
@@ -208,14 +208,14 @@ class ProviderError(DodonaError):
 
     @property
     def is_retryable(self) -> bool:
-        """May the same request work a moment later, or elsewhere?"""
+        """Whether the same request may succeed later, or with another provider."""
         return self.kind in _RETRYABLE
 
     @property
     def may_be_billed(self) -> bool:
-        """Has the provider perhaps made something? Not when it turned the request down."""
-        is_turned_down = self.kind is ProviderErrorKind.SERVER and self.status is not None
-        return not is_turned_down and self.kind not in _UNBILLED
+        """Whether the provider may have generated output. Not if it rejected the request."""
+        is_rejected = self.kind is ProviderErrorKind.SERVER and self.status is not None
+        return not is_rejected and self.kind not in _UNBILLED
 
 
 _RETRYABLE = frozenset(
@@ -239,7 +239,7 @@ _UNBILLED = frozenset(
 
 
 class BudgetExceeded(DodonaError):
-    """`details` are the budget's scope, period, unit, limit, used, held, wanted and resets_at."""
+    """`details` has the budget's scope, period, unit, limit, used, held, wanted and resets_at."""
 
     code = "budget_exceeded"
     exit_code = 6
@@ -247,7 +247,7 @@ class BudgetExceeded(DodonaError):
 
 
 class Unauthorized(DodonaError):
-    """No token where one is needed, or one that does not count."""
+    """A required token is missing, or it is unknown, revoked or expired."""
 
     code = "unauthorized"
     exit_code = 7
@@ -279,21 +279,21 @@ class BadRequest(DodonaError):
 
 
 class HeadMoved(BadRequest):
-    """Somebody else was faster: whoever asked should look again."""
+    """Another request moved the head of the conversation first: read it again."""
 
     code = "head_moved"
     http_status = 409
 
 
 class LaneFull(BadRequest):
-    """A conversation has more to answer than its agent lets wait."""
+    """The conversation's queue is at the limit of its agent."""
 
     code = "queue_full"
     http_status = 429
 
 
 def from_json(body: Mapping[str, Any]) -> DodonaError:
-    """What `as_json` made of an error, as an error again; of an unknown code, the root has it."""
+    """Rebuild an error from the output of `as_json`; an unknown code becomes a DodonaError."""
     message, hint, code = (str(body.get(name, "")) for name in ("message", "hint", "code"))
     kind = _classes_by_code().get(code)
     if kind is ProviderError:
@@ -305,22 +305,22 @@ def from_json(body: Mapping[str, Any]) -> DodonaError:
         message, where=where, hint=hint, problems=problems, details=details
     )
     if kind is None and code:
-        error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this one only
+        error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this instance only
     return error
 
 
 def _classes_by_code() -> dict[str, type[DodonaError]]:
-    found: dict[str, type[DodonaError]] = {}
+    classes: dict[str, type[DodonaError]] = {}
     pending: list[type[DodonaError]] = [DodonaError]
     while pending:
         kind = pending.pop(0)
-        found.setdefault(kind.code, kind)
+        classes.setdefault(kind.code, kind)
         pending.extend(kind.__subclasses__())
-    return found
+    return classes
 
 
 def as_text(error: DodonaError) -> str:
-    """What a person reads: each mistake on its line, its place in the file under it."""
+    """Render an error for people: one line per problem, each followed by its source excerpt."""
     blocks: list[str] = []
     for problem in error.problems():
         excerpt = problem.where.excerpt if problem.where else ""
@@ -329,12 +329,12 @@ def as_text(error: DodonaError) -> str:
 
 
 def as_json(error: DodonaError) -> dict[str, Any]:
-    """What a program reads; `where` is there when the mistake has a place, `details` if any."""
+    """Render an error for programs; `where` and `details` are included if they are set."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     if error.where:
-        place = {"line": error.where.line, "column": error.where.column}
-        known = {name: number for name, number in place.items() if number}
-        body["where"] = {"file": error.where.file, **known}
+        numbers = {"line": error.where.line, "column": error.where.column}
+        position = {name: number for name, number in numbers.items() if number}
+        body["where"] = {"file": error.where.file, **position}
     if error.details:
         body["details"] = error.details
     problems = error.problems()
@@ -344,7 +344,7 @@ def as_json(error: DodonaError) -> dict[str, Any]:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A sentence that names the closest known word, or nothing."""
-    # Comparing is quadratic in the words' lengths, and a hostile file chooses its own.
+    """Return a "Did you mean" sentence with the closest candidate, or an empty string."""
+    # Comparing is quadratic in the length of the words, and untrusted files contain any word.
     near = get_close_matches(word[:80], [k for k in candidates if k != word], n=1, cutoff=0.6)
     return f"Did you mean '{near[0]}'?" if near else ""

@@ -1,4 +1,4 @@
-"""What happened, told to whoever listens. Types are one dotted set."""
+"""Events: what happens in a run or in the server. Subscribers match them by dotted type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Severity(Enum):
 
     @property
     def rank(self) -> int:
-        """The higher the worse."""
+        """The position in the order of severity; higher is worse."""
         return _RANKS[self]
 
 
@@ -61,9 +61,9 @@ TREE_ESCALATED = "tree.stuck.escalated"
 TREE_UNRESPONSIVE = "tree.unresponsive"
 TREE_CONFLICT = "tree.conflict"
 
-PLUGIN_PREFIX: Final = "plugin."  # what rules make up begins so, then with the name of their pack
+PLUGIN_PREFIX: Final = "plugin."  # of custom events; the name of the rule pack follows
 
-# Unique among processes, and in the order in which they were made within one.
+# Ids are unique across processes, and ascending within one.
 _PROCESS_PREFIX: Final = f"{int(time() * 1000):x}-{os.getpid():x}"
 _event_numbers = count(1)
 
@@ -74,7 +74,10 @@ def _event_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`dedupe_key` is the same for events that say the same; empty, its subscriber decides."""
+    """Something that happened.
+
+    Events with the same `dedupe_key` are duplicates; if it is empty, the subscriber decides.
+    """
 
     type: str
     source: str
@@ -97,7 +100,7 @@ class Event:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Event:
-        """What `as_json` made."""
+        """Rebuild an event from the output of `as_json`."""
         return cls(
             data["type"],
             data["source"],
@@ -114,16 +117,17 @@ Emit = Callable[[Event], None]
 
 PATTERN_HINT: Final = "Write a type like tool.call.success, a prefix like tool.*, or *."
 
-# `budget.*.warning` too: a `*` stands for one name, at the end for all that is below.
+# `*` matches one name (`budget.*.warning`); at the end, everything below.
 _PATTERN = re.compile(r"\*|[^.*\s]+(\.([^.*\s]+|\*(?=\.)))*(\.\*)?")
 
 
 def is_pattern(text: str) -> bool:
-    """A typo must not listen to nothing, or to everything."""
+    """Whether a text is a valid event pattern. A typo must not match nothing, or everything."""
     return _PATTERN.fullmatch(text) is not None
 
 
 def matches(patterns: Iterable[str], type_: str) -> bool:
+    """Whether any of the patterns matches an event type."""
     return any(_matches(pattern, type_) for pattern in patterns)
 
 
@@ -132,13 +136,13 @@ def _matches(pattern: str, type_: str) -> bool:
         return type_ == pattern
     if pattern == "*":
         return True
-    wanted, names = pattern.split("."), type_.split(".")
-    if wanted[-1] == "*":
-        wanted.pop()
-        # All below a prefix, and not the prefix itself.
-        if len(names) <= len(wanted):
+    parts, names = pattern.split("."), type_.split(".")
+    if parts[-1] == "*":
+        parts.pop()
+        # Everything below a prefix, but not the prefix itself.
+        if len(names) <= len(parts):
             return False
-        names = names[: len(wanted)]
-    return len(wanted) == len(names) and all(
-        want in ("*", name) for want, name in zip(wanted, names, strict=True)
+        names = names[: len(parts)]
+    return len(parts) == len(names) and all(
+        part in ("*", name) for part, name in zip(parts, names, strict=True)
     )

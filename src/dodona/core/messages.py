@@ -1,9 +1,9 @@
-"""What is said: the messages of a conversation as a model sees them, and its calls of tools.
+"""The messages of a conversation as a model sees them, including tool calls and results.
 
     Message = SystemText | UserText | AssistantText | ToolResult
 
-Messages do not change. Each keeps what a wire made of it, so that the history of a run is
-encoded once, not once per request.
+Messages are immutable. Each caches its encoding for each wire format, so that the history of a run
+is encoded once, not once per request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def _encodings() -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as it is offered to a model; `parameters` is a JSON Schema of an object."""
+    """A tool as offered to a model; `parameters` is the JSON Schema of an object."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
-    strict: bool | None = None  # must arguments follow the schema? where a provider can see to it
+    strict: bool | None = None  # whether arguments must follow the schema, if the provider can
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class RawMessage:
-    """A provider's own JSON of an assistant message; it goes back verbatim to that provider.
+    """A provider's own JSON of an assistant message, sent back verbatim to that provider.
 
-    Signatures of thinking are only valid where they were made, and only unchanged.
+    Signatures of thinking are valid only for the provider that made them, and only unchanged.
     """
 
     provider: str
@@ -51,7 +51,7 @@ class RawMessage:
 
 @dataclass(frozen=True, slots=True)
 class SystemText:
-    """Instructions. Before the first other message they are the system prompt."""
+    """Instructions. Before the first message of another kind, they are the system prompt."""
 
     text: str
     encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
@@ -65,7 +65,7 @@ class UserText:
 
 @dataclass(frozen=True, slots=True)
 class AssistantText:
-    """What a model answered: text, thinking, calls, in the provider's own JSON when known."""
+    """A model's answer: text, thinking and tool calls; `raw` is the provider's JSON, if any."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -76,7 +76,7 @@ class AssistantText:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a call returned, or why it did not."""
+    """The result of a tool call, or the reason why it failed."""
 
     call_id: str
     name: str
@@ -89,8 +89,9 @@ Message: TypeAlias = SystemText | UserText | AssistantText | ToolResult
 
 
 class Origin(Enum):
-    """USER typed it · PROJECT keeps it (notes, threads, code) · MODEL wrote it · the rest is from
-    outside: WEB pages, and PEERs, which are other agents, servers and senders.
+    """Who wrote a text: USER typed it, PROJECT stores it (notes, threads, code), MODEL wrote it.
+
+    The others are external: WEB pages, and PEERs, which are other agents, servers and senders.
     """
 
     USER = "user"
@@ -101,7 +102,7 @@ class Origin(Enum):
 
     @property
     def is_untrusted(self) -> bool:
-        """May a stranger have written it, to be read by an agent?"""
+        """Whether an untrusted source may have written it."""
         return self in _UNTRUSTED
 
 

@@ -1,4 +1,4 @@
-"""TOML files whose mistakes are told all at once: file, line, key, and what to write instead."""
+"""Read, validate, edit and watch TOML files. Errors come with file, line, key and a hint."""
 
 from __future__ import annotations
 

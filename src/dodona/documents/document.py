@@ -1,11 +1,11 @@
-"""A TOML file that knows where its keys stand, checked against a model of pydantic.
+"""A TOML file that knows the line of each key and validates against a pydantic model.
 
     class Rules(Section):
         rule: RuleSection
 
-    read(path, what="a rule").checked(Rules)
+    read_document(path, label="a rule").validate(Rules)
 
-Whatever is wrong is told at once: file, line, key, and what to write instead.
+Validation reports all errors at once, each with file, line, key and a hint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents import validation_errors as mistakes
+from dodona.documents import validation_errors
 from dodona.documents.model_shape import ModelShape, Section
 from dodona.documents.toml_lines import MAX_DEPTH, KeyPath, locate_keys
 from dodona.documents.validation_errors import ConfigErrorBuilder
@@ -28,9 +28,9 @@ from dodona.documents.validation_errors import ConfigErrorBuilder
 MAX_BYTES = 1_000_000
 _ERROR_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _SYNTAX_HINTS = {
-    "Invalid value": "Text stands in quotes.",
-    "Cannot overwrite a value": "This key is set twice: keep one.",
-    "Cannot declare": "This section is there twice: make one of them.",
+    "Invalid value": "Put text in quotes.",
+    "Cannot overwrite a value": "This key is set twice. Remove one.",
+    "Cannot declare": "This section is declared twice. Merge the two.",
 }
 
 Kind = TypeVar("Kind", bound=Section)
@@ -38,7 +38,7 @@ Kind = TypeVar("Kind", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, and the line on which each key first appears."""
+    """The content of a TOML file, and the line on which each key first appears."""
 
     file: Path
     text: str
@@ -46,43 +46,43 @@ class Document:
     lines: Mapping[KeyPath, int]
 
     def nearest_location(self, path: KeyPath) -> SourceLocation:
-        """The place of the key, or of the closest section above it: where a mistake is told."""
-        found = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
-        return SourceLocation(str(self.file), next((line for line in found if line), 0))
+        """Return the location of the key, or of the closest section above it."""
+        lines = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
+        return SourceLocation(str(self.file), next((line for line in lines if line), 0))
 
     def text_line_location(self, path: KeyPath, line: int) -> SourceLocation | None:
-        """The place of a line of the text at this key."""
+        """Return the location of a line inside the multi-line string at this key."""
         where = self.nearest_location(path)
         key_line = self.text.splitlines()[where.line - 1] if where.line else ""
-        return mistakes.text_line_location(where, line, key_line)
+        return validation_errors.text_line_location(where, line, key_line)
 
     def error_builder(self, model: type[Section]) -> ConfigErrorBuilder:
-        """Tells what else is wrong with it."""
+        """Return a builder for errors that pydantic does not find."""
         return ConfigErrorBuilder(ModelShape(model), self.nearest_location, self.text_line_location)
 
     def validate(self, model: type[Kind]) -> Kind:
-        """The file as this model; raises every mistake that there is, line by line."""
+        """Parse the file into the model. Raises one ConfigError with all errors, by line."""
         try:
             return model.model_validate(self.table)
         except ValidationError as error:
-            found = sorted(self.error_builder(model).from_validation_error(error), key=_line_of)
-            raise ConfigError.combine(found) from None
+            errors = sorted(self.error_builder(model).from_validation_error(error), key=_line_of)
+            raise ConfigError.combine(errors) from None
 
 
 def read_document(path: Path, *, label: str, max_bytes: int = MAX_BYTES) -> Document:
-    """The file as it is now; `what` is how it is called: "the config file". It blocks."""
+    """Read and parse the file. `label` names it in errors, as in "the config file". Blocking."""
     return parse_document(path, _read_text(path, label, max_bytes))
 
 
 def parse_document(path: Path, text: str) -> Document:
-    """The text as if the file held it."""
+    """Parse the text as the content of the file."""
     try:
         lines = locate_keys(text)
-        deep = next((place for place in lines if len(place) > MAX_DEPTH), None)
-        if deep:
-            raise _depth_error(path, lines[deep])
+        too_deep = next((key_path for key_path in lines if len(key_path) > MAX_DEPTH), None)
+        if too_deep:
+            raise _depth_error(path, lines[too_deep])
         return Document(path, text, tomllib.loads(text), lines)
-    except ValueError as error:  # TOMLDecodeError is one, and a number of 5,000 digits raises it
+    except ValueError as error:  # TOMLDecodeError, or an integer with more than 4,300 digits
         raise _syntax_error(path, text, str(error)) from None
     except RecursionError:
         raise _depth_error(path, 0) from None
@@ -100,11 +100,11 @@ def _read_text(path: Path, label: str, max_bytes: int) -> str:
         raise ConfigError(
             f"{label} cannot be read: {error.strerror}.",
             where=SourceLocation(str(path)),
-            hint="It must be a file that you may read.",
+            hint="Check that it is a file and that you have permission to read it.",
         ) from error
     if len(raw) > max_bytes:
         raise ConfigError(
-            f"{label} has more than {max_bytes:,} bytes.",
+            f"{label} is larger than {max_bytes:,} bytes.",
             where=SourceLocation(str(path)),
             hint="Is it the right file?",
         )
@@ -112,22 +112,22 @@ def _read_text(path: Path, label: str, max_bytes: int) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
-            "this is no text in UTF-8.",
+            "the file is not valid UTF-8.",
             where=SourceLocation(str(path), raw.count(b"\n", 0, error.start) + 1),
             hint="Is it the right file?",
         ) from None
 
 
 def _syntax_error(path: Path, text: str, message: str) -> ConfigError:
-    """What tomllib says, at its line and column."""
-    found = _ERROR_POSITION.search(message)
-    line, column = (int(found[1] or 0), int(found[2] or 0)) if found else (0, 0)
-    if found and not line:
+    """Build the error from tomllib's message, at its line and column."""
+    position = _ERROR_POSITION.search(message)
+    line, column = (int(position[1] or 0), int(position[2] or 0)) if position else (0, 0)
+    if position and not line:
         line = text.count("\n") + 1  # "at end of document"
-    words = message[: found.start()] if found else message
-    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if words.startswith(start)), "")
+    reason = message[: position.start()] if position else message
+    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if reason.startswith(start)), "")
     return ConfigError(
-        f"this is no TOML: {words[:1].lower()}{words[1:]}.",
+        f"invalid TOML: {reason[:1].lower()}{reason[1:]}.",
         where=SourceLocation(str(path), line, column),
         hint=hint,
     )
@@ -135,7 +135,7 @@ def _syntax_error(path: Path, text: str, message: str) -> ConfigError:
 
 def _depth_error(path: Path, line: int) -> ConfigError:
     return ConfigError(
-        f"this nests more than {MAX_DEPTH} levels deep.",
+        f"keys or values are nested more than {MAX_DEPTH} levels deep.",
         where=SourceLocation(str(path), line),
         hint="Is it the right file?",
     )

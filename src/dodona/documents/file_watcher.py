@@ -1,6 +1,6 @@
-"""Folders of TOML files that are followed: what is saved is read within a second.
+"""Watch folders of TOML files, and reload them within a second of a change.
 
-A folder may have `*` for one of its names, as in `packs/*/rules`, and need not exist yet.
+A folder may contain `*` as a path component, as in `packs/*/rules`, and need not exist yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import watchfiles
 
-SETTLE_MS: Final = 50  # editors save in several steps: this is how long all must rest
+SETTLE_MS: Final = 50  # editors save in several steps; wait until no file changes for this long
 POLL_MS: Final = 500
 RETRY_SECONDS: Final = 5.0
 SUFFIX: Final = ".toml"
@@ -24,32 +24,35 @@ _log = logging.getLogger(__name__)
 
 
 def list_files(folders: Iterable[Path]) -> list[Path]:
-    """The files of these folders that there are now, folder by folder, by name. It blocks."""
-    found: list[Path] = []
+    """List the TOML files that currently exist in these folders, sorted by name per folder.
+
+    Blocking.
+    """
+    files: list[Path] = []
     for folder in folders:
         for each in _expand_wildcards(folder):
             with suppress(OSError):
-                found += sorted(p for p in each.iterdir() if p.suffix == SUFFIX and p.is_file())
-    return found
+                files += sorted(p for p in each.iterdir() if p.suffix == SUFFIX and p.is_file())
+    return files
 
 
 @asynccontextmanager
 async def watch_folders(
     folders: Iterable[Path], reload: Callable[[], None], *, suffixes: tuple[str, ...] = (SUFFIX,)
 ) -> AsyncGenerator[None]:
-    """Until the block ends, call `reload` in a thread whenever files of these folders change.
+    """Call `reload` in a thread whenever files in these folders change, until the block ends.
 
-    It is called once before the block begins: what was saved before is not missed.
+    It is also called once before the block begins, so that earlier changes are not missed.
     """
-    follower = _DocumentWatcher(tuple(folder.absolute() for folder in folders), reload, suffixes)
-    # No task group: it would wrap what the block raises.
-    task = asyncio.create_task(follower.run())
-    task.add_done_callback(lambda _: follower.ready.set())
-    await follower.ready.wait()
+    watcher = _DocumentWatcher(tuple(folder.absolute() for folder in folders), reload, suffixes)
+    # No task group: it would wrap exceptions of the block in an exception group.
+    task = asyncio.create_task(watcher.run())
+    task.add_done_callback(lambda _: watcher.ready.set())
+    await watcher.ready.wait()
     try:
         yield
     finally:
-        follower.stop.set()
+        watcher.stop.set()
         await task
 
 
@@ -65,18 +68,18 @@ class _DocumentWatcher:
         self._reload_lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """Watch until told to stop; anew whenever a folder has come or gone."""
+        """Watch until `stop` is set; restart whenever a folder appears or disappears."""
         while not self.stop.is_set():
             try:
                 await self._reload_and_watch(await asyncio.to_thread(self._folders_to_watch))
-            # watchfiles says in a RuntimeError what the system does not allow; a folder may go
-            # just before it is watched, or be somebody else's.
+            # watchfiles raises RuntimeError when the system refuses a watch. A folder may also
+            # disappear just before it is watched, or be unreadable.
             except (OSError, RuntimeError) as error:
                 await self._run_reload()
                 await self._wait_before_retry(error)
 
     async def _reload_and_watch(self, watched: set[Path]) -> None:
-        # This runs when the watch stands, and so misses nothing that was saved before.
+        # The reload runs once the watch is active, so a change in between is not missed.
         catch_up = asyncio.create_task(self._run_reload())
         try:
             await self._watch(watched)
@@ -84,12 +87,12 @@ class _DocumentWatcher:
             await catch_up
 
     async def _run_reload(self) -> None:
-        # One after the other: the last to end must be the last to have looked.
+        # One at a time: the reload that finishes last must have read the latest files.
         try:
             async with self._reload_lock:
                 await asyncio.to_thread(self._reload)
-        except Exception:  # noqa: BLE001 - a boundary, the root of a task: the next file may do
-            _log.exception("changed files could not be read")
+        except Exception:  # noqa: BLE001 - task root: the next change may succeed
+            _log.exception("changed files could not be reloaded")
         self.ready.set()
 
     async def _watch(self, watched: set[Path]) -> None:
@@ -99,7 +102,7 @@ class _DocumentWatcher:
             recursive=False,
             step=SETTLE_MS,
             debounce=4 * SETTLE_MS,
-            # A folder that came just before the watch stood is told by nobody: look now and then.
+            # A folder created just before the watch was active causes no event, so poll too.
             rust_timeout=POLL_MS,
             yield_on_timeout=True,
             watch_filter=lambda _, path: self._is_relevant(Path(path)),
@@ -112,19 +115,19 @@ class _DocumentWatcher:
                     return
 
     async def _wait_before_retry(self, error: Exception) -> None:
-        """Look again after a while: that is slower, and works everywhere."""
+        """Fall back to polling: slower, but it works on every file system."""
         if not self._has_warned:
-            _log.warning("folders cannot be watched, and are read every %g seconds: %s",
+            _log.warning("folders cannot be watched, so they are read every %g seconds: %s",
                          RETRY_SECONDS, error)  # fmt: skip
         self._has_warned = True
         with suppress(TimeoutError):
             await asyncio.wait_for(self.stop.wait(), RETRY_SECONDS)
 
     def _folders_to_watch(self) -> set[Path]:
-        return {place for folder in self._folders for place in _watch_targets(folder)}
+        return {target for folder in self._folders for target in _watch_targets(folder)}
 
     def _is_relevant(self, path: Path) -> bool:
-        """Is it one of the files, or a folder on the way to them?"""
+        """Return whether the path is one of the files, or a folder above them."""
         return any(
             _matches_pattern(path, folder)
             or (
@@ -143,13 +146,14 @@ def _expand_wildcards(folder: Path) -> list[Path]:
 
 
 def _watch_targets(folder: Path) -> Iterator[Path]:
-    """The folders in which something may happen that concerns this one.
+    """Yield the existing folders to watch for changes to this one.
 
-    Those that hold files, those on the way to them, and what holds the first: a deployment
-    replaces it whole. Of what does not exist yet, the closest that does.
+    These are the folders with files, those between them and the fixed part of the path, and the
+    parent of the fixed part, because a deployment may replace that folder as a whole. For a
+    folder that does not exist yet, it is the closest parent that does.
     """
     fixed, rest = _split(folder)
-    yield next((place for place in fixed.parents if place.is_dir()), fixed)
+    yield next((parent for parent in fixed.parents if parent.is_dir()), fixed)
     level = [fixed] if fixed.is_dir() else []
     yield from level
     for name in rest:
@@ -158,13 +162,13 @@ def _watch_targets(folder: Path) -> Iterator[Path]:
 
 
 def _split(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """What stands before the first `*`, and the names from there on."""
+    """Split a path into the part before the first `*` and the remaining names."""
     parts = folder.parts
-    first = next((place for place, name in enumerate(parts) if "*" in name), len(parts))
+    first = next((index for index, name in enumerate(parts) if "*" in name), len(parts))
     return Path(*parts[:first]), parts[first:]
 
 
 def _matches_pattern(path: Path, folder: Path, *, is_full_match: bool = False) -> bool:
     names, patterns = path.parts, folder.parts
-    is_as_long = len(names) == len(patterns) if is_full_match else len(names) <= len(patterns)
-    return is_as_long and all(map(fnmatchcase, names, patterns))
+    length_fits = len(names) == len(patterns) if is_full_match else len(names) <= len(patterns)
+    return length_fits and all(map(fnmatchcase, names, patterns))

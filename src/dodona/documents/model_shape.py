@@ -1,4 +1,4 @@
-"""The sections and keys that a file may have, as its pydantic model tells them."""
+"""The sections and keys that a file may contain, derived from its pydantic model."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from pydantic_core import PydanticCustomError
 
 from dodona.documents.toml_lines import KeyPath
 
-FIELD_ERROR_TYPE = "said"
+FIELD_ERROR_TYPE = "field_error"
 
-# TOML knows arrays and no tuples.
+# TOML has arrays but no tuples, so strict mode is off for the tuple itself.
 NonEmptyStrings = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)]
 
 
 class Section(BaseModel):
-    """Nothing is converted, nothing unknown is taken, nothing changes."""
+    """Base model of a section: strict types, no unknown keys, frozen."""
 
-    # The key that a plain number in the place of the whole section is for, if it may stand there.
+    # The key that a plain number sets when it is given instead of the section; "" if not allowed.
     shorthand_key: ClassVar[str] = ""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def field_error(message: str, hint: str = "", *, line: int = 0) -> PydanticCustomError:
-    """A mistake in words of ours, for a validator to raise: "must be a provider", and a hint.
+    """Build an error for a validator to raise, with a message such as "must be a provider".
 
-    With `line`, the value is a text that is wrong there, counted from 1.
+    `line` is for multi-line strings: the line of the value that has the error, from 1.
     """
-    # The words go in as values: braces in them are no placeholders.
+    # The message is passed as a value, so that braces in it are not placeholders.
     return PydanticCustomError(
         FIELD_ERROR_TYPE, "{message}", {"message": message, "hint": hint, "line": line}
     )
@@ -42,37 +42,37 @@ def field_error(message: str, hint: str = "", *, line: int = 0) -> PydanticCusto
 
 _NAME = r"""(?P<name>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f]*"|'[^'\x00-\x1f]*')"""
 _FIRST = re.compile(_NAME)
-_NEXT = re.compile(rf"\.{_NAME}|\[(?P<place>[0-9]{{1,9}})\]")
+_NEXT = re.compile(rf"\.{_NAME}|\[(?P<index>[0-9]{{1,9}})\]")
 
 
 class ModelShape:
-    """What is known at a path, and of which type; `root` is the whole file's."""
+    """The type and the fields at each path of a file whose model is `root`."""
 
     def __init__(self, root: type[Section]) -> None:
         self._root = root
 
     def type_at(self, path: KeyPath) -> Any:
-        """The type at this path; None when there is nothing."""
-        found: Any = self._root
+        """Return the type at this path; None if the model has nothing there."""
+        current: Any = self._root
         for name in path:
-            field = _fields(found).get(str(name))
-            found = field.annotation if field else entry_type(found) or element_type(found)
-            if found is None:
+            field = _fields(current).get(str(name))
+            current = field.annotation if field else entry_type(current) or element_type(current)
+            if current is None:
                 return None
-        return found
+        return current
 
     def fields(self, path: KeyPath) -> Mapping[str, FieldInfo]:
-        """What may stand in the section at this path; nothing where there is none."""
+        """Return the fields of the section at this path; empty if there is no section."""
         return _fields(self.type_at(path))
 
 
 def is_table(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Is this a section, as tomllib reads one?"""
+    """Return whether the value is a TOML table."""
     return isinstance(value, dict)
 
 
 def unwrap_annotation(annotation: Any) -> Any:
-    """The type without `| None` and without what `Annotated` adds."""
+    """Return the type without `| None` and without `Annotated`."""
     if get_origin(annotation) is Annotated:
         return unwrap_annotation(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -83,24 +83,25 @@ def unwrap_annotation(annotation: Any) -> Any:
 
 
 def section_type(annotation: Any) -> type[Section] | None:
-    found = unwrap_annotation(annotation)
-    return found if isinstance(found, type) and issubclass(found, Section) else None
+    """Return the Section class of an annotation; None if it is not a section."""
+    kind = unwrap_annotation(annotation)
+    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def entry_type(annotation: Any) -> Any:
-    """The type of a named entry, where a section's keys are the user's own; else None."""
-    found = unwrap_annotation(annotation)
-    return get_args(found)[1] if get_origin(found) is Mapping else None
+    """Return the value type of a section with user-defined keys; None for other types."""
+    kind = unwrap_annotation(annotation)
+    return get_args(kind)[1] if get_origin(kind) is Mapping else None
 
 
 def element_type(annotation: Any) -> Any:
-    """The type of what an array holds, `[[rules]]` too; None where it is no array."""
-    found = unwrap_annotation(annotation)
-    return get_args(found)[0] if get_origin(found) in (tuple, list) else None
+    """Return the element type of an array, including `[[rules]]`; None for other types."""
+    kind = unwrap_annotation(annotation)
+    return get_args(kind)[0] if get_origin(kind) in (tuple, list) else None
 
 
 def dotted_key(path: KeyPath) -> str:
-    """As it is written in TOML: `prices."gpt-4.1".input`, `bindings[0].channel`."""
+    """Write a path as a dotted key: `prices."gpt-4.1".input`, `bindings[0].channel`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -112,18 +113,18 @@ def dotted_key(path: KeyPath) -> str:
 
 
 def parse_dotted_key(text: str) -> KeyPath | None:
-    """The path that `dotted` writes so; None where it is none."""
+    """Parse a key as `dotted_key` writes it; None if the text is not such a key."""
     path: list[str | int] = []
-    found = _FIRST.match(text)
-    while found:
-        place = found.groupdict().get("place")
-        path.append(found["name"].strip("\"'") if place is None else int(place))
-        if found.end() == len(text):
+    match = _FIRST.match(text)
+    while match:
+        index = match.groupdict().get("index")
+        path.append(match["name"].strip("\"'") if index is None else int(index))
+        if match.end() == len(text):
             return tuple(path)
-        found = _NEXT.match(text, found.end())
+        match = _NEXT.match(text, match.end())
     return None
 
 
 def _fields(annotation: Any) -> Mapping[str, FieldInfo]:
-    found = section_type(annotation)
-    return found.model_fields if found else {}
+    section = section_type(annotation)
+    return section.model_fields if section else {}

@@ -1,9 +1,9 @@
-"""Changes values in a TOML text, and leaves the rest as it stands: comments, order, spelling.
+"""Change values in a TOML text and preserve everything else: comments, order, formatting.
 
-    edited(text, {("agent", "model"): "qwen3", ("log", "level"): None})
+    edit_toml(text, {("agent", "model"): "qwen3", ("log", "level"): None})
 
-None takes a key or a section out. What was made is read again: a text that would not say what was
-asked for, and all else as before, is never given back.
+None removes a key or a section. The result is parsed again and compared with the requested
+values; if it differs, a ConfigError is raised instead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def format_toml_value(value: Any) -> str:
-    """The value in one line of TOML."""
+    """Format a value as one line of TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # TOML's escapes are JSON's, but for one character that JSON leaves as it is.
+        # TOML escapes strings as JSON does, except for DEL, which JSON does not escape.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int | float):
         return repr(value)
@@ -37,38 +37,38 @@ def format_toml_value(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
-        inside = ", ".join(
+        content = ", ".join(
             f"{format_toml_key((key,))} = {format_toml_value(below)}" for key, below in pairs
         )
-        return f"{{ {inside} }}" if inside else "{}"
+        return f"{{ {content} }}" if content else "{}"
     return f"[{', '.join(format_toml_value(each) for each in cast('Sequence[Any]', value))}]"
 
 
 def format_toml_key(path: KeyPath) -> str:
-    """The names of a path between points; places in arrays have none."""
+    """Format a path as a TOML key. Array indexes are left out."""
     names = [name for name in path if isinstance(name, str)]
     return ".".join(name if _BARE.fullmatch(name) else format_toml_value(name) for name in names)
 
 
-_EDIT_BY_HAND_HINT = "Change it by hand."
+_EDIT_BY_HAND_HINT = "Edit the file by hand."
 
 
 def edit_toml(text: str, changes: Mapping[KeyPath, Any]) -> str:
-    """The text with these values at these paths; it must be TOML."""
-    wanted = tomllib.loads(text)
+    """Return the text with these values at these paths. The text must be valid TOML."""
+    expected = tomllib.loads(text)
     has_crlf = "\r\n" in text
     for path, value in changes.items():
-        _apply(wanted, path, value)
+        _apply(expected, path, value)
         text = _EditableText(text, has_crlf=has_crlf).with_value(path, value)
-    if not _parses_to(text, wanted):
+    if not _parses_to(text, expected):
         names = ", ".join(dotted_key(path) for path in changes)
-        raise ConfigError(f"{names} cannot be changed in place.", hint=_EDIT_BY_HAND_HINT)
+        raise ConfigError(f"{names} cannot be changed automatically.", hint=_EDIT_BY_HAND_HINT)
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """A header, or a key with its value. Of a header, `table` is its own path."""
+    """A section header, or a key with its value. For a header, `table` equals `path`."""
 
     path: KeyPath
     table: KeyPath
@@ -93,24 +93,24 @@ class _StatementCollector(TomlWalker):
 
 class _EditableText:
     def __init__(self, text: str, *, has_crlf: bool) -> None:
-        walk = _StatementCollector(text)
-        walk.read()
+        collector = _StatementCollector(text)
+        collector.read()
         self._text = text
         self._newline = "\r\n" if has_crlf else "\n"
-        self._statements = walk.statements
+        self._statements = collector.statements
 
     def with_value(self, path: KeyPath, value: Any) -> str:
         for each in self._statements:
             if each.value and each.path == path[: len(each.path)]:
                 return self._with_replaced_value(each, path, value)
-        below = [place for place, each in enumerate(self._statements) if each.is_below(path)]
+        below = [index for index, each in enumerate(self._statements) if each.is_below(path)]
         if value is None:
             return self._without_statements(below)
         if below:
-            raise ConfigError(f"{dotted_key(path)} is a section.", hint="Name a key in it.")
+            raise ConfigError(f"{dotted_key(path)} is a section.", hint="Name one of its keys.")
         return self._with_new_key(path, value)
 
-    # -- keys that are there -----------------------------------------------------------------
+    # -- existing keys -----------------------------------------------------------------------
 
     def _with_replaced_value(self, pair: _Statement, path: KeyPath, value: Any) -> str:
         assert pair.value
@@ -123,32 +123,32 @@ class _EditableText:
         else:
             if "\n" in old and "#" in old:
                 raise ConfigError(
-                    f"{dotted_key(pair.path)} has comments that would be lost.",
+                    f"{dotted_key(pair.path)} contains comments that would be lost.",
                     hint=_EDIT_BY_HAND_HINT,
                 )
-            inside = {"": tomllib.loads(f"x = {old}")["x"]}
-            _apply(inside, ("", *path[len(pair.path) :]), value)
-            value = inside[""]
+            wrapper = {"": tomllib.loads(f"x = {old}")["x"]}
+            _apply(wrapper, ("", *path[len(pair.path) :]), value)
+            value = wrapper[""]
         return f"{self._text[:start]}{format_toml_value(value)}{self._text[end:]}"
 
     def _without_statements(self, indexes: list[int]) -> str:
-        """The text without these statements; a header takes all of its section along."""
+        """Return the text without these statements. Removing a header removes its section."""
         spans: list[tuple[int, int]] = []
-        for place in indexes:
-            each = self._statements[place]
-            last = each if each.value else self._statements[self._last_of_section(place)]
+        for index in indexes:
+            each = self._statements[index]
+            last = each if each.value else self._statements[self._last_of_section(index)]
             spans.append((self._line_start(each), self._line_end_of(last)))
         return self._without_spans(spans)
 
     def _without_spans(self, spans: list[tuple[int, int]]) -> str:
-        kept: list[str] = []
-        at = 0
+        pieces: list[str] = []
+        position = 0
         for start, end in spans:
-            kept.append(self._text[at : max(at, start)])
-            at = max(at, end)
-        return "".join((*kept, self._text[at:]))
+            pieces.append(self._text[position : max(position, start)])
+            position = max(position, end)
+        return "".join((*pieces, self._text[position:]))
 
-    # -- keys that are new -------------------------------------------------------------------
+    # -- new keys ----------------------------------------------------------------------------
 
     def _with_new_key(self, path: KeyPath, value: Any) -> str:
         above, key = path[:-1], path[-1]
@@ -156,15 +156,15 @@ class _EditableText:
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{dotted_key(path)} must be a section.", hint=_EDIT_BY_HAND_HINT)
             return self._with_new_section(path, cast("Mapping[str, Any]", value))
-        for place, each in enumerate(self._statements):
+        for index, each in enumerate(self._statements):
             if each.value is None and each.path == above:
                 return self._with_new_line(
-                    self._last_of_section(place), format_toml_key((key,)), value
+                    self._last_of_section(index), format_toml_key((key,)), value
                 )
-        for place in range(len(self._statements) - 1, -1, -1):
-            each = self._statements[place]
+        for index in range(len(self._statements) - 1, -1, -1):
+            each = self._statements[index]
             if each.value and each.is_below(above) and len(each.table) < max(len(above), 1):
-                return self._with_new_line(place, format_toml_key(path[len(each.table) :]), value)
+                return self._with_new_line(index, format_toml_key(path[len(each.table) :]), value)
         if not above:
             return self._with_inserted_lines(
                 0, f"{format_toml_key(path)} = {format_toml_value(value)}\n"
@@ -172,8 +172,8 @@ class _EditableText:
         return self._with_new_section(above, {key: value})
 
     def _with_new_line(self, after: int, key: str, value: Any) -> str:
-        at = self._line_end_of(self._statements[after])
-        return self._with_inserted_lines(at, f"{key} = {format_toml_value(value)}\n")
+        position = self._line_end_of(self._statements[after])
+        return self._with_inserted_lines(position, f"{key} = {format_toml_value(value)}\n")
 
     def _with_new_section(self, path: KeyPath, values: Mapping[str, Any]) -> str:
         header = f"[{format_toml_key(path)}]"
@@ -182,32 +182,32 @@ class _EditableText:
         pairs = "".join(
             f"{format_toml_key((k,))} = {format_toml_value(v)}\n" for k, v in values.items()
         )
-        below = [place for place, each in enumerate(self._statements) if each.is_below(path)]
+        below = [index for index, each in enumerate(self._statements) if each.is_below(path)]
         if below:
-            at = self._start_of_comments_above(self._line_start(self._statements[below[0]]))
-            return self._with_inserted_lines(at, f"{header}\n{pairs}\n")
-        at = self._end_of_related_sections(path)
-        before = "" if not at or self._text[:at].endswith(("\n\n", "\r\n\r\n")) else "\n"
-        after = "" if self._text[at:].lstrip(" \t")[:1] in ("", "\r", "\n") else "\n"
-        return self._with_inserted_lines(at, f"{before}{header}\n{pairs}{after}")
+            start = self._start_of_comments_above(self._line_start(self._statements[below[0]]))
+            return self._with_inserted_lines(start, f"{header}\n{pairs}\n")
+        end = self._end_of_related_sections(path)
+        before = "" if not end or self._text[:end].endswith(("\n\n", "\r\n\r\n")) else "\n"
+        after = "" if self._text[end:].lstrip(" \t")[:1] in ("", "\r", "\n") else "\n"
+        return self._with_inserted_lines(end, f"{before}{header}\n{pairs}{after}")
 
     def _end_of_related_sections(self, path: KeyPath) -> int:
-        """Behind the last section that has most of this path in common; the very end, if none."""
+        """Return the end of the last section with the longest common path; else of the text."""
         for length in range(len(path) - 1, 0, -1):
-            near = [n for n, each in enumerate(self._statements) if each.is_below(path[:length])]
-            if near:
-                return self._line_end_of(self._statements[self._last_of_section(near[-1])])
+            related = [n for n, each in enumerate(self._statements) if each.is_below(path[:length])]
+            if related:
+                return self._line_end_of(self._statements[self._last_of_section(related[-1])])
         return len(self._text)
 
-    # -- places ------------------------------------------------------------------------------
+    # -- positions ---------------------------------------------------------------------------
 
-    def _with_inserted_lines(self, at: int, lines: str) -> str:
-        before, after = self._text[:at], self._text[at:]
+    def _with_inserted_lines(self, position: int, lines: str) -> str:
+        before, after = self._text[:position], self._text[position:]
         gap = self._newline if before and not before.endswith("\n") else ""
         return "".join((before, gap, lines.replace("\n", self._newline), after))
 
     def _last_of_section(self, index: int) -> int:
-        """The last statement before the next header."""
+        """Return the index of the last statement before the next header."""
         while index + 1 < len(self._statements) and self._statements[index + 1].value:
             index += 1
         return index
@@ -218,43 +218,44 @@ class _EditableText:
     def _line_end_of(self, each: _Statement) -> int:
         return self._line_end_after(each.value[1] if each.value else each.start)
 
-    def _line_end_after(self, at: int) -> int:
-        end = self._text.find("\n", at)
+    def _line_end_after(self, position: int) -> int:
+        end = self._text.find("\n", position)
         return len(self._text) if end < 0 else end + 1
 
-    def _start_of_comments_above(self, at: int) -> int:
-        """Where the comments begin that stand right above this line."""
-        while at:
-            start = self._text.rfind("\n", 0, at - 1) + 1
-            if not self._text[start:at].lstrip().startswith("#"):
+    def _start_of_comments_above(self, position: int) -> int:
+        """Return the start of the comment lines directly above this line."""
+        while position:
+            start = self._text.rfind("\n", 0, position - 1) + 1
+            if not self._text[start:position].lstrip().startswith("#"):
                 break
-            at = start
-        return at
+            position = start
+        return position
 
 
 def _apply(table: Any, path: KeyPath, value: Any) -> None:
-    """The same change in what was read."""
-    here = table
-    for name, following in pairwise(path):
-        if _get(here, name) is None:
+    """Apply the change to the parsed table."""
+    current = table
+    for name, next_name in pairwise(path):
+        if _get(current, name) is None:
             if value is None:
                 return
-            _set_child(here, name, [] if isinstance(following, int) else {})
-        here = _get(here, name)
-        if not isinstance(here, dict | list):
+            _set_child(current, name, [] if isinstance(next_name, int) else {})
+        current = _get(current, name)
+        if not isinstance(current, dict | list):
             raise ConfigError(
-                f"{dotted_key(path)} cannot be set: {name} is no section.", hint=_EDIT_BY_HAND_HINT
+                f"{dotted_key(path)} cannot be set: {name} is not a section.",
+                hint=_EDIT_BY_HAND_HINT,
             )
     if value is not None:
-        _set_child(here, path[-1], value)
-    elif _get(here, path[-1]) is not None:
-        del cast("Any", here)[path[-1]]
+        _set_child(current, path[-1], value)
+    elif _get(current, path[-1]) is not None:
+        del cast("Any", current)[path[-1]]
 
 
 def _get(container: Any, name: str | int) -> Any:
     if isinstance(container, list) and isinstance(name, int):
-        found = cast("list[Any]", container)[name : name + 1]
-        return found[0] if found else None
+        elements = cast("list[Any]", container)[name : name + 1]
+        return elements[0] if elements else None
     return cast("dict[str, Any]", container).get(str(name)) if isinstance(container, dict) else None
 
 
@@ -262,7 +263,10 @@ def _set_child(container: Any, name: str | int, value: Any) -> None:
     if isinstance(container, list) and isinstance(name, int):
         elements = cast("list[Any]", container)
         if name > len(elements):
-            raise ConfigError(f"there are only {len(elements)} of them.", hint="Count from 0.")
+            raise ConfigError(
+                f"index {name} is out of range (the length is {len(elements)}).",
+                hint="Indexes start at 0.",
+            )
         elements[name : name + 1] = [value]
     elif isinstance(container, dict) and isinstance(name, str):
         container[name] = value
@@ -278,13 +282,13 @@ def _parses_to(text: str, expected: Any) -> bool:
 
 
 def _normalize(value: Any) -> Any:
-    """What a table says: the order of keys and sections without any keys say nothing."""
+    """Reduce a value for comparison: key order and empty sections do not matter."""
     if isinstance(value, dict):
         table = cast("dict[str, Any]", value)
-        said = {
-            key: gist for key, below in table.items() if (gist := _normalize(below)) is not None
+        result = {
+            key: value for key, below in table.items() if (value := _normalize(below)) is not None
         }
-        return said or None
+        return result or None
     if isinstance(value, list | tuple):
         return [_normalize(each) for each in cast("list[Any]", value)] or None
     return type(value), repr(value)

@@ -1,6 +1,6 @@
-"""Where the keys of a TOML text stand: what `tomllib` knows and does not tell.
+"""Find the line of each key in a TOML text, which `tomllib` does not report.
 
-A path is the names that lead to a value, with a number for each place in an array:
+A path is the sequence of names that leads to a value, with an index for each array element:
 `("agent", "fallback", "model")`, `("bindings", 0, "channel")`.
 """
 
@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 
-# Longer keys are reported by whoever reads the index, and not followed: tomllib's work grows
-# with the square of their length.
+# Deeper keys are cut here and reported by the caller: tomllib takes time quadratic in their length.
 MAX_DEPTH = 64
 
 _BLANK = re.compile(r"[ \t]*+")
@@ -29,7 +28,7 @@ _SCALAR = re.compile(
     r"""|[^,\[\]{}#\n"']++""",
     re.DOTALL,
 )
-# One name and one value on a line of their own, as most lines are: the rest is for the slow way.
+# Fast path for most lines: one bare key and one scalar value. Other lines take the slow path.
 _PLAIN_PAIR = re.compile(
     r"""([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+("[^"\\\n]*+"|'[^'\n]*+'|[\w.+-]++)"""
     r"[ \t]*+(?:\#[^\n]*+|\r)?+\n"
@@ -37,20 +36,21 @@ _PLAIN_PAIR = re.compile(
 
 
 def locate_keys(text: str) -> Mapping[KeyPath, int]:
-    """The line on which each key first appears; of text that is no TOML, as far as it is."""
-    walk = TomlWalker(text)
-    walk.read()
-    return walk.lines
+    """Return the line on which each key first appears, up to the first syntax error."""
+    walker = TomlWalker(text)
+    walker.read()
+    return walker.lines
 
 
 class _Unexpected(Exception):
-    """The text is not TOML from here on."""
+    """The text is not valid TOML from here on."""
 
 
 class TomlWalker:
-    """One pass over the text. It accepts more than TOML: telling mistakes is tomllib's part.
+    """Walks over the text once and records the line of each key.
 
-    Who wants more than lines overrides `on_header` and `on_pair`.
+    It accepts more than TOML allows; syntax errors are left to tomllib. Subclasses override
+    `on_header` and `on_pair` to collect more than lines.
     """
 
     def __init__(self, text: str) -> None:
@@ -59,9 +59,10 @@ class TomlWalker:
         self._position = 0
         self._line = 1
         self._table: KeyPath = ()
-        self._sizes: dict[KeyPath, int] = {}  # of the arrays that [[headers]] grow
+        self._sizes: dict[KeyPath, int] = {}  # length of each [[array of tables]]
 
     def read(self) -> None:
+        """Walk over the text, and stop silently at the first syntax error."""
         try:
             while not self._is_at_end():
                 if self._read_plain_pair():
@@ -75,18 +76,18 @@ class TomlWalker:
             return
 
     def on_header(self, path: KeyPath, start: int) -> None:
-        """`[path]`, or `[[path]]` with the number of the element last, begins here."""
+        """A header `[path]` or `[[path]]` starts here; the latter ends with its index."""
 
     def on_pair(self, table: KeyPath, path: KeyPath, start: int, value: tuple[int, int]) -> None:
-        """A key of a section begins here, and its value spans these characters."""
+        """A key of a section starts here; `value` is the span of its value."""
 
     def _read_plain_pair(self) -> bool:
-        found = _PLAIN_PAIR.match(self._text, self._position)
-        if not found:
+        match = _PLAIN_PAIR.match(self._text, self._position)
+        if not match:
             return False
-        path = self._record_line((*self._table, found[1]))
-        self.on_pair(self._table, path, self._position, found.span(2))
-        self._position = found.end()
+        path = self._record_line((*self._table, match[1]))
+        self.on_pair(self._table, path, self._position, match.span(2))
+        self._position = match.end()
         self._line += 1
         return True
 
@@ -108,7 +109,7 @@ class TomlWalker:
         self.on_header(self._table, start)
 
     def _last_element(self, path: KeyPath) -> KeyPath:
-        """The last element, where the path leads to an array of tables."""
+        """Return the path of the last element, if the path is an array of tables."""
         return (*path, self._sizes[path] - 1) if path in self._sizes else path
 
     def _read_pair(self, table: KeyPath, *, is_inline: bool = False) -> None:
@@ -133,12 +134,12 @@ class TomlWalker:
             self._skip(_SCALAR)
 
     def _read_array(self, path: KeyPath) -> None:
-        place = 0
+        index = 0
         while not self._consume_closing("]"):
-            self._read_value(self._record_line((*path, place)))
+            self._read_value(self._record_line((*path, index)))
             self._skip(_BLANK_LINES)
             self._consume(",")
-            place += 1
+            index += 1
 
     def _read_inline_table(self, path: KeyPath) -> None:
         while not self._consume_closing("}"):
@@ -155,12 +156,12 @@ class TomlWalker:
         parts: list[str] = []
         while True:
             self._skip(_BLANK)
-            found = _KEY_PART.match(self._text, self._position)
-            if not found:
+            match = _KEY_PART.match(self._text, self._position)
+            if not match:
                 raise _Unexpected
-            self._position = found.end()
+            self._position = match.end()
             if len(parts) <= MAX_DEPTH:
-                parts.append(_unquote(found[0]))
+                parts.append(_unquote(match[0]))
             self._skip(_BLANK)
             if not self._consume("."):
                 return parts
@@ -170,20 +171,20 @@ class TomlWalker:
         return path
 
     def _consume(self, character: str) -> bool:
-        taken = self._text.startswith(character, self._position)
-        self._position += taken
-        return taken
+        is_next = self._text.startswith(character, self._position)
+        self._position += is_next
+        return is_next
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        found = pattern.match(self._text, self._position)
-        if not found:
+        match = pattern.match(self._text, self._position)
+        if not match:
             raise _Unexpected
-        self._line += self._text.count("\n", self._position, found.end())
-        self._position = found.end()
+        self._line += self._text.count("\n", self._position, match.end())
+        self._position = match.end()
 
 
 def _unquote(part: str) -> str:
-    """The name that a key part spells."""
+    """Return the name of a bare or quoted key part."""
     if part[0] == "'":
         return part[1:-1]
     if part[0] == '"' and "\\" in part:

@@ -1,4 +1,4 @@
-"""Mistakes in files, in words: what is wrong, what was found there, what to write instead."""
+"""Turn pydantic validation errors into ConfigErrors with a location, a message and a hint."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _EXPECTED: Mapping[str, str] = {
     "tuple_type": "a list",
     "model_type": "a section",
     "dict_type": "a section",
-    "string_too_short": "more than an empty string",
-    "string_unicode": "text in UTF-8",
+    "string_too_short": "a non-empty string",
+    "string_unicode": "valid UTF-8 text",
 }
 
 
@@ -43,10 +43,10 @@ def _nothing_is_secret(_: KeyPath) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConfigErrorBuilder:
-    """Tells mistakes in what has this shape.
+    """Builds errors for a file or other input of this shape.
 
-    `near` knows the place of a key, or of what is closest to it; `inside` the place of a line of
-    a text that stands there. What `is_secret` is never shown.
+    `nearest_location` locates a key or the section closest to it; `text_line_location` locates a
+    line inside a multi-line string. Values of keys that are `is_secret` are never shown.
     """
 
     shape: ModelShape
@@ -55,7 +55,7 @@ class ConfigErrorBuilder:
     is_secret: Callable[[KeyPath], bool] = _nothing_is_secret
 
     def from_validation_error(self, error: ValidationError) -> Iterator[ConfigError]:
-        """Each mistake that pydantic found."""
+        """Yield one ConfigError for each error that pydantic found."""
         for details in error.errors(include_url=False):
             is_name = details["loc"][-1:] == ("[key]",)
             path = details["loc"][:-1] if is_name else details["loc"]
@@ -67,17 +67,20 @@ class ConfigErrorBuilder:
                 yield self.invalid_value(
                     path,
                     "must be a list of sections",
-                    hint=f"Write [[{dotted_key(path)}]], with two brackets, above each.",
+                    hint=f"Start each section with [[{dotted_key(path)}]], in double brackets.",
                     got=details["input"],
                 )
             else:
-                # Of a name that is wrong, the path has told already what was found.
+                # If a key name is invalid, the path already shows it.
                 yield self._from_details(path, details, got=None if is_name else details["input"])
 
     def invalid_value(
         self, path: KeyPath, message: str, *, hint: str = "", got: Any = None
     ) -> ConfigError:
-        """`agent.max_tokens must be > 0 (got -5).` A secret is never shown, nor a missing value."""
+        """Build an error for an invalid value: `agent.max_tokens must be > 0 (got -5).`.
+
+        `got` is left out if it is None or a secret.
+        """
         shown = "" if got is None or self.is_secret(path) else f" (got {_format_brief_value(got)})"
         return ConfigError(
             f"{dotted_key(path)} {message}{shown}.", where=self.nearest_location(path), hint=hint
@@ -86,23 +89,26 @@ class ConfigErrorBuilder:
     def missing_key(
         self, path: KeyPath, reason: str = "", *, required_by: KeyPath = ()
     ) -> ConfigError:
-        """A key that must be there; it is told where `by` is, if another key asks for it."""
-        because = f": {reason}" if reason else ""
+        """Build an error for a missing key, located at `required_by` if another key needs it."""
+        suffix = f": {reason}" if reason else ""
         field = self.shape.fields(path[:-1]).get(str(path[-1]))
         return ConfigError(
-            f"{dotted_key(path)} is missing{because}.",
+            f"{dotted_key(path)} is missing{suffix}.",
             where=self.nearest_location(required_by or path),
             hint=((field and field.description) or "").replace("`", ""),
         )
 
     def unknown_key(self, path: KeyPath, value: Any) -> ConfigError:
-        """A key or section that there is not. Its value may be a misplaced secret: not told."""
+        """Build an error for an unknown key or section.
+
+        The value is not shown: it may be a misplaced secret.
+        """
         *above, name = path
-        known = sorted(self.shape.fields(tuple(above)))
-        kind, word = _describe_key(path, value)
-        near = did_you_mean(str(name), known)
-        hint = near or self._section_hint(name) or _format_known_keys(tuple(above), known)
-        return ConfigError(f"unknown {kind} {word}.", where=self.nearest_location(path), hint=hint)
+        keys = sorted(self.shape.fields(tuple(above)))
+        kind, key = _describe_key(path, value)
+        suggestion = did_you_mean(str(name), keys)
+        hint = suggestion or self._section_hint(name) or _format_known_keys(tuple(above), keys)
+        return ConfigError(f"unknown {kind} {key}.", where=self.nearest_location(path), hint=hint)
 
     def _from_details(self, path: KeyPath, details: ErrorDetails, *, got: Any) -> ConfigError:
         message, hint = _describe_details(details)
@@ -111,38 +117,39 @@ class ConfigErrorBuilder:
         )
         if not line:
             return self.invalid_value(path, message, hint=hint, got=got)
-        # The text itself is long, and its line is told: that is enough to find it.
-        told = self.invalid_value(path, message, hint=hint)
-        where = self.text_line_location(path, line) if self.text_line_location else told.where
-        return ConfigError(told.message, where=where, hint=hint)
+        # The string is long, so the error points at the line instead of showing the value.
+        error = self.invalid_value(path, message, hint=hint)
+        where = self.text_line_location(path, line) if self.text_line_location else error.where
+        return ConfigError(error.message, where=where, hint=hint)
 
     def _is_section_array(self, path: KeyPath) -> bool:
         return section_type(element_type(self.shape.type_at(path))) is not None
 
     def _section_hint(self, name: str | int) -> str:
-        """Which section has a key of this name."""
+        """Return a hint that names the section with a key of this name."""
         shape = self.shape
-        homes = [part for part in shape.fields(()) if name in shape.fields((part,))]
-        return f"It belongs under [{homes[0]}]." if homes else ""
+        sections = [part for part in shape.fields(()) if name in shape.fields((part,))]
+        return f"It belongs under [{sections[0]}]." if sections else ""
 
 
 def text_line_location(
     where: SourceLocation | None, line: int, key_line: str
 ) -> SourceLocation | None:
-    """The place of a line of a text whose key is at `where`; `key_line` is all that stands there.
+    """Return the location of a line inside the string whose key is at `where`.
 
-    A text between three quotes usually begins on the line below.
+    `key_line` is the source line of the key. A string in triple quotes usually starts on the
+    line below it.
     """
     if where is None or not where.line:
         return where
-    said = key_line.rstrip()
-    # Twice on one line, the quotes close there what they opened.
-    begins_below = said.endswith(('"""', "'''")) and said.count(said[-3:]) == 1
-    return replace(where, line=where.line + line - (not begins_below))
+    source = key_line.rstrip()
+    # If the quotes occur twice on the line, the string starts and ends there.
+    starts_below = source.endswith(('"""', "'''")) and source.count(source[-3:]) == 1
+    return replace(where, line=where.line + line - (not starts_below))
 
 
 def _describe_key(path: KeyPath, value: Any) -> tuple[str, str]:
-    """What it is that stands there, and how it is written."""
+    """Return whether it is a key or a section, and how TOML writes it."""
     if is_table(value):
         return "section", f"[{dotted_key(path)}]"
     if isinstance(value, list) and value and all(map(is_table, cast("list[Any]", value))):
@@ -150,13 +157,13 @@ def _describe_key(path: KeyPath, value: Any) -> tuple[str, str]:
     return "key", dotted_key(path)
 
 
-def _format_known_keys(above: KeyPath, known: Iterable[str]) -> str:
-    where = f"[{dotted_key(above)}] takes" if above else "Sections are"
-    return f"{where} {', '.join(known)}."
+def _format_known_keys(above: KeyPath, keys: Iterable[str]) -> str:
+    prefix = f"Keys of [{dotted_key(above)}]" if above else "Sections"
+    return f"{prefix}: {', '.join(keys)}."
 
 
 def _describe_details(details: ErrorDetails) -> tuple[str, str]:
-    """What pydantic calls by a code, as the rest of a sentence and a hint."""
+    """Describe a pydantic error code as a predicate ("must be a string") and a hint."""
     kind, values = details["type"], details.get("ctx", {})
     if kind == FIELD_ERROR_TYPE:
         return values["message"], values["hint"]
@@ -169,16 +176,16 @@ def _describe_details(details: ErrorDetails) -> tuple[str, str]:
     if kind in limits:
         (limit,) = values.values()
         return f"must be {limits[kind]} {limit:g}", ""
-    return f"is wrong: {details['msg']}", ""
+    return f"is invalid: {details['msg']}", ""
 
 
 def _format_brief_value(value: Any) -> str:
-    """A value as TOML writes it, if it is short; what looks like a key is not shown."""
+    """Format a short value as TOML writes it. Text that looks like a secret is redacted."""
     if is_table(value):
         return "a section"
     if isinstance(value, list):
         return "an array"
     plain = json.dumps(value, ensure_ascii=False, default=str)
-    # A variable may hold bytes that are no text, and those cannot be printed.
+    # An environment variable may contain bytes that are not UTF-8 and cannot be printed.
     text = Redactor().scrub(plain.encode(errors="backslashreplace").decode())
     return text if len(text) <= 60 else f"{text[:58]}…"

@@ -1,4 +1,4 @@
-"""What HTTP alone can get wrong. The caller must act, except when we are leaving."""
+"""Errors of the HTTP layer. The caller must act, except on overload and shutdown."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dodona.core.errors import BadRequest, DodonaError
 
 
 class MethodNotAllowed(BadRequest):
+    """The path exists, but not with this method."""
+
     code = "method_not_allowed"
     http_status = 405
 
     def __init__(self, method: str, allowed: Iterable[str]) -> None:
         self.allowed = ", ".join(allowed)
-        super().__init__(f"{method:.20} is not possible here.", hint=f"Use {self.allowed}.")
+        super().__init__(f"{method:.20} is not allowed here.", hint=f"Use {self.allowed}.")
 
 
 class RequestTimeout(BadRequest):
@@ -38,7 +40,7 @@ class HeadTooLarge(BadRequest):
 
 
 class TooManyRequests(DodonaError):
-    """More than the caller may; `retry_after` is in seconds, None when nobody can tell."""
+    """The caller exceeded a limit. `retry_after` is in seconds, None if unknown."""
 
     code = "too_many_requests"
     http_status = 429
@@ -49,14 +51,14 @@ class TooManyRequests(DodonaError):
 
 
 class Overloaded(TooManyRequests):
-    """More than this gateway takes, of all callers together."""
+    """All callers together exceeded a limit of this gateway."""
 
     code = "overloaded"
     http_status = 503
 
 
 class ShuttingDown(DodonaError):
-    """The process ends; what was asked is kept and goes on in the next."""
+    """The process is stopping. Accepted questions are stored and resume in the next process."""
 
     code = "shutting_down"
     http_status = 503

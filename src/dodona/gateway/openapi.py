@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the operations say of themselves, and the schemas they name."""
+"""The OpenAPI document, built from the operations and the schemas that they name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _SECURITY_SCHEME: Final = {
     "type": "http",
     "scheme": "bearer",
     "bearerFormat": "dod_…",
-    "description": "A token of `dodona token create`. On this machine, without a proxy, none is "
-    "needed. Operations name the scope that it must have: "
+    "description": "A token from `dodona token create`. Local requests that bypass any proxy need "
+    "none. Each operation names the scope that the token must have: "
     + "; ".join(f"`{scope}`, to {about}" for scope, about in SCOPES.items())
     + ".",
 }
 
 
 def build_openapi() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of all operations."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = operation.as_openapi()
@@ -30,7 +31,7 @@ def build_openapi() -> dict[str, Any]:
         "info": {
             "title": "Dodona",
             "version": dodona.__version__,
-            "description": "Ask the Oracle, follow its runs, and see what it did.",
+            "description": "Ask the Oracle, follow its runs and inspect the results.",
         },
         "servers": [{"url": "/"}],
         "paths": paths,

@@ -1,4 +1,4 @@
-"""JSON Schemas of all that goes in and out, by name."""
+"""JSON Schemas of all request and response bodies, by name."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _SETTINGS_BOUNDS: Final = {
 def _chunk_schema(
     type_: str, fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()
 ) -> Schema:
-    place = {"run_id": integer(), "seq": integer("Rises within a run; the event's id.")}
-    return response_object({"type": {"const": type_}, **fields, **place}, optional=optional)
+    position = {"run_id": integer(), "seq": integer("Increases within a run; the id of the event.")}
+    return response_object({"type": {"const": type_}, **fields, **position}, optional=optional)
 
 
 def _setting_schema(name: str, default: Any) -> Schema:
@@ -63,24 +63,24 @@ def _setting_schema(name: str, default: Any) -> Schema:
         return integer(minimum=lowest, maximum=highest, default=default)
     if isinstance(default, bool):
         return boolean(default=default)
-    return string("The name of a model; empty is the configured one.", default=default)
+    return string("The name of a model; empty for the configured one.", default=default)
 
 
 _SETTINGS: Final = {n: _setting_schema(n, v) for n, v in ModelSettings().as_dict().items()}
 
 _SOURCE: Final = {
-    "path": string("What an answer cites: a note, a file, `thread:12#34` or a URL."),
+    "path": string("The source: a note, a file, `thread:12#34` or a URL."),
     "title": string(),
     "lines": nullable(string()),
     "excerpt": string(),
     "kind": enum(*(kind.value for kind in SourceKind)),
-    "version": string("Of the note or file when it was read; may be empty."),
+    "version": string("The version of the note or file that was read; may be empty."),
 }
 
 _TOOL_CALL: Final = {
     "id": string(),
     "name": string(),
-    "arguments": {"description": "As the model gave them."},
+    "arguments": {"description": "The arguments from the model."},
     "result": nullable(string()),
     "status": enum("pending", "success", "error"),
     "duration_ms": nullable(integer()),
@@ -88,30 +88,30 @@ _TOOL_CALL: Final = {
 
 _ERROR: Final = response_object(
     {
-        "code": string("For programs."),
-        "message": string("What happened."),
-        "hint": string("What to do next; may be empty."),
+        "code": string("A stable, machine-readable code."),
+        "message": string("The problem."),
+        "hint": string("How to fix it; may be empty."),
         "where": response_object(
             {"file": string(), "line": integer(), "column": integer()}, optional=("line", "column")
         ),
-        "problems": array(ref("Fault"), "When there is more than one."),
-        "details": object_("Figures of it; of a budget: scope, used, limit, resets_at and more."),
+        "problems": array(ref("Fault"), "All problems, if there are several."),
+        "details": object_("Details; for a budget: scope, used, limit, resets_at and more."),
     },
     optional=("where", "problems", "details"),
 )
 
-_AGENT: Final = string("The subagent that made the call, if it was not the Oracle.")
+_AGENT: Final = string("The subagent that made the call; missing for the Oracle.")
 
 _CITATION: Final = response_object(
     {
-        "target": string("What the answer cites."),
-        "found": boolean("Has a tool returned it? Else it is made up."),
+        "target": string("The cited source."),
+        "found": boolean("Whether a tool returned it. If not, the model made it up."),
     }
 )
 
 _CHUNKS: Final[dict[str, Schema]] = {
     "ThinkingChunk": _chunk_schema("thinking", {"content": string()}),
-    "ContentChunk": _chunk_schema("content", {"content": string("A piece of the answer.")}),
+    "ContentChunk": _chunk_schema("content", {"content": string("A part of the answer.")}),
     "SourceChunk": _chunk_schema("source", _SOURCE),
     "ToolCallChunk": _chunk_schema(
         "tool_call",
@@ -129,7 +129,11 @@ _CHUNKS: Final[dict[str, Schema]] = {
     ),
     "SystemChunk": _chunk_schema(
         "system",
-        {"system_type": string(), "system_message": string("For people."), "metadata": object_()},
+        {
+            "system_type": string(),
+            "system_message": string("A message for the user."),
+            "metadata": object_(),
+        },
     ),
     "ContextUpdateChunk": _chunk_schema(
         "context_update", {"context_tokens": integer(), "max_context_tokens": integer()}
@@ -138,9 +142,9 @@ _CHUNKS: Final[dict[str, Schema]] = {
         "approval",
         {
             **{name: _TOOL_CALL[name] for name in ("id", "name", "arguments")},
-            "approval": string("What to decide about: the call's id and its place in the run."),
-            "reason": string("Why a person is asked."),
-            "expires_at": number("Seconds since 1970; then the call is refused."),
+            "approval": string("The id to decide with: the call id and its position in the run."),
+            "reason": string("Why the call needs approval."),
+            "expires_at": number("Unix time in seconds. After it, the call is denied."),
             "agent": _AGENT,
         },
         optional=("agent",),
@@ -148,9 +152,7 @@ _CHUNKS: Final[dict[str, Schema]] = {
     "RestartChunk": _chunk_schema(
         "restart",
         {
-            "discard_after": integer(
-                "Drop all chunks with a greater seq that came before this one."
-            ),
+            "discard_after": integer("Discard all earlier chunks with a greater seq."),
             "reason": string(),
         },
     ),
@@ -159,7 +161,7 @@ _CHUNKS: Final[dict[str, Schema]] = {
         {
             "tokens_used": integer(),
             "model_used": string(),
-            "context_id": string("To go on from here."),
+            "context_id": string("Pass it with the next question to continue from here."),
             "context_tokens_remaining": integer(),
             "finish": enum("stop", "length", "refusal"),
         },
@@ -173,9 +175,9 @@ _RUN: Final = {
     "project_id": string(),
     "context_id": string(),
     "status": enum(*(status.value for status in RunStatus)),
-    "session_key": nullable(string("The session of a channel, if it came through one.")),
+    "session_key": nullable(string("The session, for a question from a channel.")),
     "origin": string(),
-    "attempt": integer("How often a process has taken it up."),
+    "attempt": integer("Number of times a process has started or resumed it."),
     "question": string(),
     "tokens": integer(),
     "error": nullable(ref("Fault")),
@@ -187,9 +189,9 @@ _RUN: Final = {
 
 _PROJECT: Final = {
     "id": string(minLength=1),
-    "vault_path": nullable(string("A folder of notes that exists.")),
+    "vault_path": nullable(string("An existing folder of notes.")),
     "code_paths": array(string()),
-    "settings": object_("The project's own."),
+    "settings": object_("Settings of the project."),
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -197,12 +199,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "question": string(minLength=1, maxLength=MAX_QUESTION_CHARS),
             "project_id": nullable(string(minLength=1, maxLength=200, default=DEFAULT_PROJECT)),
-            "context_id": nullable(string("Go on from an earlier answer, not from the last.")),
+            "context_id": nullable(
+                string("Continue from an earlier answer instead of the last one.")
+            ),
             "model": nullable(string(minLength=1, maxLength=200)),
-            "max_tokens": nullable(integer("Of the answer.", minimum=1, maximum=MAX_OUTPUT_TOKENS)),
-            "sources": nullable(array(enum(*SOURCES), "Kinds of tools that may be used.")),
+            "max_tokens": nullable(
+                integer("Limit for the answer.", minimum=1, maximum=MAX_OUTPUT_TOKENS)
+            ),
+            "sources": nullable(array(enum(*SOURCES), "The kinds of tools to use.")),
             "thinking": nullable(boolean()),
-            "new": nullable(boolean("Begin another conversation.", default=False)),
+            "new": nullable(boolean("Start a new conversation.", default=False)),
         },
         required=("question",),
     ),
@@ -210,11 +216,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "answer": string(),
             "sources": array(ref("Source")),
-            "citations": array(_CITATION, "What the answer cites, checked."),
+            "citations": array(_CITATION, "The cited sources, verified."),
             "tool_calls": array(ref("ToolCall")),
             "tokens_used": integer(),
             "model_used": string(),
-            "context_id": string("To go on from here."),
+            "context_id": string("Pass it with the next question to continue from here."),
             "run_id": integer(),
             "context_tokens_remaining": integer(),
         }
@@ -233,7 +239,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     },
     **_CHUNKS,
     "Cancelling": {
-        "description": "One run, or all that runs in a project's context.",
+        "description": "A run, or all runs of a project's context.",
         **request_object(
             {"run_id": integer(minimum=0), "project_id": string(default=DEFAULT_PROJECT)}
         ),
@@ -241,7 +247,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     },
     "Cancelled": response_object(
         {
-            "run_ids": array(integer(), "Empty when nothing was left to cancel."),
+            "run_ids": array(integer(), "Empty if all runs had ended."),
             "status": enum(*(status.value for status in RunStatus)),
         },
         optional=("status",),
@@ -251,7 +257,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "id": string(),
             "user_id": string(),
             "project_id": string(),
-            "context_id": nullable(string("Where the next question goes on.")),
+            "context_id": nullable(string("The node that the next question continues.")),
             "session_start": date_time(),
             "last_activity": nullable(date_time()),
             "last_model": nullable(string()),
@@ -294,12 +300,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "RunList": response_object(
         {
             "runs": array(ref("Run")),
-            "next": nullable(integer("What to give as `before` for older ones.")),
+            "next": nullable(
+                integer("Pass it as `before` to get older runs; null on the last page.")
+            ),
         }
     ),
     "Step": response_object(
         {
-            "key": string("Its place in the tree."),
+            "key": string("The position in the behaviour tree."),
             "leaf": string(),
             "effect": string(),
             "attempt": integer(),
@@ -308,8 +316,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "started_at": date_time(),
             "ended_at": nullable(date_time()),
             "ms": nullable(integer()),
-            "tokens": {"description": "What it used, if it called a model."},
-            "error": {"description": "Why it failed, if it did."},
+            "tokens": {"description": "The token usage, if it called a model."},
+            "error": {"description": "The error, if it failed."},
         }
     ),
     "Settings": response_object(_SETTINGS),
@@ -320,12 +328,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "ProjectChange": request_object({n: v for n, v in _PROJECT.items() if n != "id"}),
     "Event": response_object(
         {
-            "type": string("One dotted set, like tool.call.success."),
+            "type": string("A dotted name, such as tool.call.success."),
             "source": string(),
             "severity": enum(*(severity.value for severity in Severity)),
             "payload": object_(),
-            "timestamp": number("Seconds since 1970."),
-            "dedupe_key": string("The same for events that say the same."),
+            "timestamp": number("Unix time in seconds."),
+            "dedupe_key": string("Equal for duplicate events."),
             "id": string(),
         }
     ),

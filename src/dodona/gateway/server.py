@@ -1,6 +1,7 @@
-"""The process that listens: opens the port, serves, and leaves in good order.
+"""The server process: opens the port, serves requests and shuts down gracefully.
 
-The first SIGINT or SIGTERM lets runs finish while their streams go on; the second ends it at once.
+After the first SIGINT or SIGTERM, runs finish while their streams stay open. The second one stops
+the process at once.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from dodona.gateway.shutdown import Shutdown
 from dodona.gateway.websocket.protocol import MAX_MESSAGE_BYTES, PING_INTERVAL, WebSocketProtocol
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_SHUTDOWN_TIMEOUT_SECONDS = 5  # seconds for answers under way to be sent, once runs have finished
-# Longer than clients keep connections: else one asks on a line that we are just closing.
+_SHUTDOWN_TIMEOUT_SECONDS = 5  # seconds to send pending responses after runs have finished
+# Longer than clients keep connections, or they send requests on one that is being closed.
 _KEEP_ALIVE_SECONDS = 75  # seconds
-_MAX_HEAD_BYTES = 64 << 10  # bytes, before the guard sees any of it
+_MAX_HEAD_BYTES = 64 << 10  # bytes; the limit of the HTTP parser, before any middleware
 
 
 async def serve(
@@ -40,11 +41,11 @@ async def serve(
     on_started: Callable[[str], None],
     finish_runs: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until a signal comes; `on_started` is told the address.
+    """Serve until a signal arrives. `on_started` receives the URL.
 
-    `leave` lets runs finish; streams go on meanwhile.
+    `finish_runs` waits for active runs to end; streams stay open meanwhile.
     """
-    # Of its own log only what is wrong: the rest is not about our users' work.
+    # Only errors: the rest of uvicorn's log says nothing about requests.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     server = _Server(
         app, shutdown_of(app), finish_runs, lambda: on_started(_listener_url(listener))
@@ -54,7 +55,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with our way to end."""
+    """uvicorn with a shutdown that waits for runs."""
 
     def __init__(
         self,
@@ -69,14 +70,14 @@ class _Server(uvicorn.Server):
                 http="h11",
                 ws=WebSocketProtocol,
                 ws_max_size=MAX_MESSAGE_BYTES,
-                ws_per_message_deflate=False,  # each connection would pay for it in memory
+                ws_per_message_deflate=False,  # it costs memory for each connection
                 ws_ping_interval=PING_INTERVAL,
                 ws_ping_timeout=PING_INTERVAL,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # nobody in front of us is trusted to say who asks
+                proxy_headers=False,  # only `GatewaySettings.proxies` are trusted
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_SECONDS,
                 h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
@@ -95,7 +96,7 @@ class _Server(uvicorn.Server):
         try:
             await super().main_loop()
         except asyncio.CancelledError:
-            # Whoever awaits us wants to go on at once: as after two signals.
+            # The caller wants to stop at once, as after two signals.
             self._stop()
             self._stop()
             await self.shutdown()
@@ -111,7 +112,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Through the loop, which wakes up for them; nothing is raised again afterwards."""
+        """Handle signals in the event loop, and do not raise them again afterwards."""
         loop = asyncio.get_running_loop()
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         for number in _SIGNALS:
@@ -138,15 +139,15 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def open_listener(host: str, port: int, *, allow_remote: bool = False) -> Generator[socket.socket]:
-    """The port, before anything else is begun: 0 takes any. Whoever comes early waits.
+    """Open the port; 0 picks a free one. Clients that connect before `serve` wait.
 
-    An address that others can reach too is refused unless it is meant `allow_remote`.
+    An address that is reachable from the network is refused unless `allow_remote`.
     """
     address = parse_listen_host(host)
     if not (is_loopback(address) or allow_remote):
         raise AccessDenied(
-            f"on {host} others on the network could come in, and nothing asks who they are.",
-            hint="Use 127.0.0.1; from elsewhere, come through an SSH tunnel.",
+            f"{host} is reachable from the network, and no authentication is set up.",
+            hint="Use 127.0.0.1, and an SSH tunnel for remote access.",
         )
     if not 0 <= port <= 65535:
         raise ConfigError(f"there is no port {port}.", hint="Choose one from 0 to 65535.")
@@ -156,32 +157,35 @@ def open_listener(host: str, port: int, *, allow_remote: bool = False) -> Genera
     except OSError as error:
         raise _listen_error(error, address, port) from error
     with listener:
-        # Its connections inherit this; asyncio sets it only where the protocol is spelt out. A
-        # head and a body go out as two pieces, and the second would wait 40 ms for the client.
+        # Accepted connections inherit this. asyncio sets it only on sockets with an explicit
+        # protocol. Headers and body are sent separately; without it, the body waits 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listener
 
 
 def parse_listen_host(host: str) -> str:
-    """The address that a host means; ConfigError for a name, which may mean several."""
+    """Return the IP address of a host. Raises ConfigError for a name: it may have several."""
     address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     try:
         return str(ip_address(address))
     except ValueError:
         raise ConfigError(
-            f"{host!r:.80} is no address to listen on.", hint="Use 127.0.0.1, ::1 or localhost."
+            f"{host!r:.80} is not an IP address to listen on.",
+            hint="Use 127.0.0.1, ::1 or localhost.",
         ) from None
 
 
 def _listen_error(error: OSError, address: str, port: int) -> ConfigError:
     match error.errno:
         case errno.EADDRINUSE:
-            what, hint = "is in use", "Is Dodona running already? Or choose another with --port."
+            problem = "is in use"
+            hint = "Is Dodona already running? If not, choose another port with --port."
         case errno.EACCES:
-            what, hint = "needs more rights", "Choose one above 1023 with --port."
+            problem, hint = "needs more privileges", "Choose a port above 1023 with --port."
         case _:
-            what, hint = f"cannot be opened: {error}", "Choose another with --host and --port."
-    return ConfigError(f"port {port} of {address} {what}.", hint=hint)
+            problem = f"cannot be opened: {error}"
+            hint = "Choose another address or port with --host and --port."
+    return ConfigError(f"port {port} of {address} {problem}.", hint=hint)
 
 
 def _listener_url(listener: socket.socket) -> str:
@@ -189,29 +193,32 @@ def _listener_url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-FULL_SCAN_INTERVAL: Final = 50  # one full collection in so many looks at everything
+FULL_SCAN_INTERVAL: Final = 50  # every so many full collections, one scans all objects
 
 
 @contextmanager
 def tuned_gc() -> Generator[None]:
-    """While the block lasts."""
-    full = 0
+    """Keep garbage collections short inside the block.
 
-    def watch(phase: str, info: dict[str, Any]) -> None:
-        nonlocal full
+    After each full collection the surviving objects are frozen, so that the next one skips them.
+    """
+    full_collections = 0
+
+    def freeze_survivors(phase: str, info: dict[str, Any]) -> None:
+        nonlocal full_collections
         if info["generation"] < 2:
             return
         if phase == "start":
-            full += 1
-            if full % FULL_SCAN_INTERVAL == 0:
+            full_collections += 1
+            if full_collections % FULL_SCAN_INTERVAL == 0:
                 gc.unfreeze()
         else:
             gc.freeze()
 
-    gc.callbacks.append(watch)
+    gc.callbacks.append(freeze_survivors)
     gc.collect()
     try:
         yield
     finally:
-        gc.callbacks.remove(watch)
+        gc.callbacks.remove(freeze_survivors)
         gc.unfreeze()

@@ -1,4 +1,4 @@
-"""How the gateway ends: first runs may finish, then streams are ended."""
+"""Shutdown of the gateway: runs finish first, then streams are closed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 
 
 class Shutdown:
-    """Set in two steps, by whoever stops the server."""
+    """Signals the two phases of a shutdown. Set by the server."""
 
     def __init__(self) -> None:
         self._finished = asyncio.Event()
         self.has_started = False
 
     def start(self) -> None:
-        """Runs are finishing; streams go on, and may end without a last chunk."""
+        """Begin: runs finish while streams stay open. A stream may end without a last chunk."""
         self.has_started = True
 
     def finish(self) -> None:
-        """Whoever still waits for something is sent away."""
+        """End all waiting requests and streams."""
         self.has_started = True
         self._finished.set()
 
     async def wait_finished(self) -> None:
-        """Until nothing may be waited for any more."""
+        """Wait until requests and streams must end."""
         await self._finished.wait()

@@ -1,20 +1,20 @@
-"""What stands behind the routes."""
+"""The state that all requests share: services, settings, limits and caches."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from dodona.agent.api import AgentApi
-from dodona.core.domain.api_tokens import ApiTokens
-from dodona.core.domain.audit import Audit, AuditEntry
 from dodona.core.domain.routing import LiveRouter
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.shutdown import Shutdown
 from dodona.net.redactor import Redactor
+from dodona.store.accounts.api_tokens import ApiTokens
+from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -22,46 +22,32 @@ StatusProvider: TypeAlias = ReadinessCheck
 
 
 async def empty_status() -> Mapping[str, Any]:
+    """Return no status: the default where the process measures nothing."""
     return {}
 
 
-class ReadableAudit(Audit, Protocol):
-    async def page(
-        self, *, since: float = 0.0, kind: str = "", before: int | None = None, limit: int = 100
-    ) -> list[AuditEntry]:
-        """Entries, the newest first."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayServices:
-    """What stands beside the agency: who may come in, what is noted and measured.
-
-    Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
-    being done. Whoever has the `routing` may give it another router at any time.
-    """
-
-    tokens: ApiTokens | None = None
-    audit: ReadableAudit | None = None
-    metrics: Metrics = field(default_factory=Metrics)
-    get_status: StatusProvider = empty_status
-    routing: LiveRouter = field(default_factory=LiveRouter)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GatewayState:
-    """`ready` tells what works; it raises when something does not."""
+    """Everything that routes and middleware need.
+
+    `check_readiness` returns the readiness details and raises if something does not work.
+    `get_status` returns the current activity. Without `tokens`, every token is invalid and only
+    the operator has access. The router inside `routing` can be replaced while the gateway runs.
+    """
 
     api: AgentApi
     settings: GatewaySettings
     check_readiness: ReadinessCheck
-    openapi: Mapping[str, Any]  # OpenAPI
-    token_cache: TokenCache
-    quotas: RequestQuotas
-    services: GatewayServices
+    tokens: ApiTokens | None = None
+    audit: AuditLog | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    get_status: StatusProvider = empty_status
+    routing: LiveRouter = field(default_factory=LiveRouter)
     redactor: Redactor | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
+    token_cache: TokenCache = field(init=False)
+    quotas: RequestQuotas = field(init=False)
 
-    @property
-    def routing(self) -> LiveRouter:
-        return self.services.routing
+    def __post_init__(self) -> None:
+        self.token_cache = TokenCache(self.tokens, self.settings.limits)
+        self.quotas = RequestQuotas(self.settings.limits)

@@ -1,4 +1,4 @@
-"""The language trees are written in: text to forms and back. Knows nothing of trees."""
+"""The Lisp dialect of tree files: text to forms and back. Does not depend on trees."""
 
 from dodona.lisp.forms import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector
 from dodona.lisp.printer import pretty, to_text

@@ -1,4 +1,4 @@
-"""Tokens without delimiters of their own: symbols, keywords, numbers, true, false, nil."""
+"""Atoms: symbols, keywords, numbers, true, false and nil."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dodona.lisp.spans import Source, Span
 
 _MAX_LENGTH = 40
 _UNNAMED_CATEGORIES = {"Cc": "CONTROL CHARACTER", "Cs": "LONE SURROGATE"}
-# What word processors make of plain quotes and dashes.
+# Typographic quotes and dashes that word processors insert, with the plain character.
 _LOOK_ALIKES = {
     **dict.fromkeys("“”„«»", '"'),
     **dict.fromkeys("‘’‚´", "'"),
@@ -24,14 +24,14 @@ _LOOK_ALIKES = {
 
 
 def describe_character(character: str) -> str:
-    """`'“' (U+201C LEFT DOUBLE QUOTATION MARK)`; one that cannot be shown is only named."""
+    """Return `'“' (U+201C LEFT DOUBLE QUOTATION MARK)`; only the name if it is unprintable."""
     unnamed = _UNNAMED_CATEGORIES.get(unicodedata.category(character), "WITHOUT A NAME")
     full = f"U+{ord(character):04X} {unicodedata.name(character, unnamed)}"
     return f"'{character}' ({full})" if character.isprintable() else full
 
 
 def plain_character_hint(character: str) -> str:
-    """A sentence that gives the plain character this one looks like, or nothing."""
+    """Return a sentence that suggests the plain look-alike of a character, or an empty string."""
     plain = _LOOK_ALIKES.get(character) or unicodedata.normalize("NFKC", character)
     if plain == character or len(plain) > 1 or not plain.isascii():
         return ""
@@ -39,7 +39,7 @@ def plain_character_hint(character: str) -> str:
 
 
 def abbreviate(text: str) -> str:
-    """The text, or its beginning and an ellipsis."""
+    """Return the text, cut to 40 characters with an ellipsis if it is longer."""
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
@@ -49,27 +49,27 @@ FormFactory: TypeAlias = Callable[[Span], Form]
 
 _PUNCTUATION = "-+*/<>=!?."
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-+*/<>=!?.]++")
-# In any script: １２ and ١٢ are a slip of the keyboard, not symbols.
+# Digits of any script: １２ and ١٢ are typing errors, not symbols.
 _NUMBER_START = re.compile(r"[+-]?\.?\d")
 _INTEGER = re.compile(r"[+-]?[0-9]++")
 _FLOAT = re.compile(r"[+-]?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)")
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "nil": None}
-_NAME_HINT = f"Names are made of letters, digits, _ and {' '.join(_PUNCTUATION)}"
+_NAME_HINT = f"Names consist of letters, digits, _ and {' '.join(_PUNCTUATION)}"
 _WITHOUT_PUNCTUATION = {ord(c): None for c in _PUNCTUATION}
 
 
 def is_symbol(name: str) -> bool:
-    """Whether the reader takes this name for a symbol."""
+    """Return whether the reader parses this name as a symbol."""
     return _is_name(name) and name not in _CONSTANTS and not _NUMBER_START.match(name)
 
 
 def is_keyword(name: str) -> bool:
-    """Whether the reader takes this name, after a colon, for a keyword."""
+    """Return whether the reader parses this name, after a colon, as a keyword."""
     return _is_name(name)
 
 
 def atom_factory(token: str, source: Source, start: int) -> FormFactory:
-    """What makes this token's form, given a span; `start` is where errors point."""
+    """Return a function that builds the token's form from a span; errors point to `start`."""
     if token in _CONSTANTS:
         return partial(Literal, _CONSTANTS[token])
     if _NUMBER_START.match(token):

@@ -1,6 +1,6 @@
-"""What the reader makes of a text. Equality and hash look at content, never at spans.
+"""Forms: the reader's output. Equality and hash compare content, never spans.
 
-Nothing here recurses, so a form nested a thousand deep compares like any other.
+Nothing here recurses, so forms nested a thousand levels deep can be compared and hashed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dodona.lisp.spans import Span
 
 
 class _BaseForm:
-    """Equality, hash and repr of every form."""
+    """Equality, hash and repr shared by all forms."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _BaseForm):
             return NotImplemented
-        # Each part tells how many parts belong to it, so neither side can be the
-        # beginning of the other: stopping at the shorter one is exact.
+        # Each part states how many parts it contains, so neither side can be a prefix of
+        # the other: stopping at the shorter one is exact.
         return all(mine == theirs for mine, theirs in zip(_flatten(self), _flatten(other)))  # noqa: B905
 
     def __hash__(self) -> int:
@@ -34,7 +34,7 @@ class _BaseForm:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Symbol(_BaseForm):
-    """A name that stands for something: `sequence`, `has-tool-calls?`, `<=`."""
+    """A name that refers to something: `sequence`, `has-tool-calls?`, `<=`."""
 
     name: str
     span: Span
@@ -42,7 +42,7 @@ class Symbol(_BaseForm):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Keyword(_BaseForm):
-    """A name that stands for itself: `:fn`. The colon is not part of the name."""
+    """A name that evaluates to itself: `:fn`. The colon is not part of the name."""
 
     name: str
     span: Span
@@ -74,7 +74,7 @@ class Vector(_BaseForm):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Map(_BaseForm):
-    """Keys and values in braces, in the order they were written, which equality minds."""
+    """Keys and values in braces, in source order. Equality depends on the order."""
 
     pairs: tuple[tuple[Form, Form], ...]
     span: Span
@@ -82,7 +82,7 @@ class Map(_BaseForm):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Quote(_BaseForm):
-    """A form after `'`: meant as it stands."""
+    """A form after `'`: taken literally, not evaluated."""
 
     form: Form
     span: Span
@@ -92,7 +92,7 @@ Form: TypeAlias = Symbol | Keyword | Literal | List | Vector | Map | Quote
 
 
 def children(form: Form) -> Sequence[Form]:
-    """The forms directly inside, in the order they were written."""
+    """Return the forms directly inside, in source order."""
     if isinstance(form, List | Vector):
         return form.items
     if isinstance(form, Map):
@@ -101,7 +101,7 @@ def children(form: Form) -> Sequence[Form]:
 
 
 def _flatten(root: _BaseForm) -> Iterator[tuple[type, object]]:
-    """Every form within, outermost first: its kind, and its content or how many it holds."""
+    """Yield each form within, outermost first: its type, and its content or number of children."""
     stack = [cast("Form", root)]
     while stack:
         form = stack.pop()

@@ -1,4 +1,4 @@
-"""Where a delimiter is likely missing or too many, judged by how the lines are indented."""
+"""Guesses from the indentation where a delimiter is missing or superfluous."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dodona.lisp.spans import Source
 
 _BLANKS = re.compile(r"^[ \t]*+", re.MULTILINE)
 
-# A form that is not closed yet: where it starts, and the forms read inside it.
+# An unclosed form: its start offset, and the forms read inside it.
 Unclosed: TypeAlias = tuple[int, Sequence[Form]]
 
 
 def find_misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int] | None:
-    """The offsets of the first form that seems misplaced and of the one that holds it.
+    """Return the offsets of the first form that seems misplaced and of the form around it.
 
-    Misplaced is what starts a line and is not indented deeper than the line on which the
-    form around it starts. A text without any indentation tells nothing.
+    A form is misplaced if it starts a line and is not indented deeper than the line on which
+    the form around it starts. A text without any indentation gives no result.
     """
     indents = _line_indents(source)
     if max(indents) == 0:
@@ -32,7 +32,7 @@ def find_misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int
 
 
 def find_indented_top_level(source: Source, forms: Sequence[Form]) -> int | None:
-    """The line of the first outermost form that is indented as if it were inside another."""
+    """Return the line of the first top-level form that is indented as if it were nested."""
     indents = _line_indents(source) if len(forms) > 1 else []
     for form in forms[1:]:
         line, column = source.position(form.span.start)
@@ -42,12 +42,12 @@ def find_indented_top_level(source: Source, forms: Sequence[Form]) -> int | None
 
 
 def _line_indents(source: Source) -> list[int]:
-    """How many blanks each line starts with."""
+    """Return the number of leading blanks of each line."""
     return [len(blanks[0]) for blanks in _BLANKS.finditer(source.text)]
 
 
 def _walk_in_order(nested: Sequence[Unclosed]) -> Iterator[tuple[int, int]]:
-    """Where each form within starts, and the one that holds it, in the order of the text."""
+    """Yield the start of each nested form and of the form around it, in source order."""
     for index, (outer, items) in enumerate(nested):
         if index:
             yield outer, nested[index - 1][0]

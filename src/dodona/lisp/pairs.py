@@ -1,4 +1,4 @@
-"""The forms between the braces of a map, two by two."""
+"""Key-value pairs of a map."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dodona.lisp.strings import write_string
 
 
 def pair_items(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
-    """Each key with its value, once it is sure that there are as many and no key comes twice."""
+    """Pair keys with values. Raise ReadError for a missing value or a duplicate key."""
     if len(items) % 2:
         raise ReadError(
             "this last key of the map has no value.",
             where=items[-1].span.location(),
-            hint="A map is pairs of a key and a value.",
+            hint="A map consists of key-value pairs.",
         )
     seen: dict[str, Form] = {}
     for key in items[::2]:
@@ -32,10 +32,10 @@ def pair_items(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
 
 
 def _key_text(key: Form) -> str:
-    """What tells this key from others.
+    """Return the text that identifies a key.
 
-    Text, not the value: whoever writes the map could choose integers whose hashes are equal,
-    and make looking them up quadratic. Hashes of strings cannot be foreseen.
+    Text, not the value: an attacker could choose integers with equal hashes and make lookups
+    quadratic. String hashes are randomised.
     """
     if isinstance(key, Keyword):
         return f":{key.name}"
@@ -44,7 +44,7 @@ def _key_text(key: Form) -> str:
     if isinstance(key, Literal) and type(key.value) is int:
         return str(key.value)
     raise ReadError(
-        "this cannot be a key of a map.",
+        "this cannot be a map key.",
         where=key.span.location(),
         hint="Keys are keywords, strings or whole numbers.",
     )

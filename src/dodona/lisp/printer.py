@@ -1,4 +1,4 @@
-"""Forms to text that reads back as the same forms. Nothing here recurses."""
+"""Prints forms as text that reads back as the same forms. Nothing here recurses."""
 
 from __future__ import annotations
 
@@ -12,74 +12,74 @@ from dodona.lisp.forms import Form, Keyword, List, Literal, Map, Quote, Symbol, 
 from dodona.lisp.strings import write_string
 
 _Compound: TypeAlias = List | Vector | Map | Quote
-# What is still to be written: text as it is, or a form, the column it starts at and
-# how many closing delimiters must follow it on its last line.
+# Pending output: literal text, or a form with its start column and the number of closing
+# delimiters that follow it on its last line.
 _Work: TypeAlias = str | tuple[Form, int, int]
-# Forms that share a line as long as they can: one, or a key and its value.
+# Forms that share a line if they fit: one form, or a key and its value.
 _Row: TypeAlias = tuple[Form, ...]
 
 
 def to_text(form: Form) -> str:
-    """The form on one line. A form that no text reads as is a ValueError."""
-    written: list[str] = []
+    """Print the form on one line. Raise ValueError for a form that cannot be read back."""
+    output: list[str] = []
     work: list[str | Form] = [form]
     while work:
         part = work.pop()
         if isinstance(part, str):
-            written.append(part)
+            output.append(part)
         elif isinstance(part, Symbol | Keyword | Literal):
-            written.append(_atom_text(part))
+            output.append(_atom_text(part))
         else:
             opener, closer = _delimiters(part)
-            written.append(opener)
+            output.append(opener)
             work.append(closer)
             for inner in reversed(children(part)):
                 work += (inner, " ")
             if children(part):
                 work.pop()
-    return "".join(written)
+    return "".join(output)
 
 
 def pretty(form: Form, width: int = 80) -> str:
-    """The form on one line if it fits, else broken the way people write Lisp."""
+    """Print the form on one line if it fits, otherwise with conventional Lisp indentation."""
     layout = _Layout(form, width)
-    written: list[str] = []
+    output: list[str] = []
     work: list[_Work] = [(form, 0, 0)]
     while work:
         part = work.pop()
         if isinstance(part, str):
-            written.append(part)
+            output.append(part)
             continue
         inner, column, after = part
         if isinstance(inner, Symbol | Keyword | Literal) or layout.fits(inner, column, after):
-            written.append(to_text(inner))
+            output.append(to_text(inner))
         else:
             work.extend(reversed(layout.break_lines(inner, column, after)))
-    return "".join(written)
+    return "".join(output)
 
 
 class _Layout:
-    """Where lines break in one form."""
+    """Decides where the lines of one form break."""
 
     def __init__(self, form: Form, width: int) -> None:
         self._width = width
         self._lengths = _measure_forms(form)
 
     def fits(self, form: Form, column: int, trailing_closers: int) -> bool:
-        """Whether the form can be on one line, or must because it has no parts."""
+        """Return whether the form fits on the line; a form without parts always does."""
         return not children(form) or column + self._length(form) + trailing_closers <= self._width
 
     def break_lines(self, form: _Compound, column: int, trailing_closers: int) -> list[_Work]:
-        """The form over several lines; `after` closing delimiters come behind it."""
+        """Break the form into several lines; `trailing_closers` delimiters follow it."""
         if isinstance(form, Quote):
             return ["'", (form.form, column + 1, trailing_closers)]
         opener, closer = _delimiters(form)
         work: list[_Work] = [opener]
         rows, indent = _split_rows(form), column + 1
         if isinstance(form, List) and isinstance(rows[0][0], Symbol):
-            beside = self._rows_on_head_line(rows, column)
-            work.append(" ".join(to_text(item) for row in rows[:beside] for item in row))
-            rows, indent = rows[beside:], column + 2
+            head_rows = self._rows_on_head_line(rows, column)
+            work.append(" ".join(to_text(item) for row in rows[:head_rows] for item in row))
+            rows, indent = rows[head_rows:], column + 2
         for index, row in enumerate(rows):
             if index or len(work) > 1:
                 work.append(_line_break(indent))
@@ -89,10 +89,10 @@ class _Layout:
         return [*work, closer]
 
     def _rows_on_head_line(self, rows: list[_Row], column: int) -> int:
-        """How many rows stay on the line of the symbol that starts a list.
+        """Return how many rows stay on the line of the symbol that starts a list.
 
-        The names and literals that follow it; and the keywords that follow those, if all
-        of them fit and nothing but parts without a keyword is left for the lines below.
+        These are the names and literals that follow it, and the keywords that follow those if
+        all of them fit and only parts without a keyword are left for the lines below.
         """
         flat = list(takewhile(_is_flat, rows))
         bare = 1 + sum(1 for _ in takewhile(_has_no_keyword, flat[1:]))
@@ -108,9 +108,9 @@ class _Layout:
         if len(row) == 1:
             return [(row[0], column, trailing_closers)]
         key, value = row
-        beside = column + self._length(key) + 1
-        if self.fits(value, beside, trailing_closers) or not isinstance(value, List):
-            return [to_text(key), " ", (value, beside, trailing_closers)]
+        value_column = column + self._length(key) + 1
+        if self.fits(value, value_column, trailing_closers) or not isinstance(value, List):
+            return [to_text(key), " ", (value, value_column, trailing_closers)]
         return [to_text(key), _line_break(column + 2), (value, column + 2, trailing_closers)]
 
     def _length(self, form: Form) -> int:
@@ -122,7 +122,7 @@ def _line_break(indent: int) -> str:
 
 
 def _split_rows(form: List | Vector | Map) -> list[_Row]:
-    """A map's pairs; a list's items, each keyword with the value after it; a vector's items."""
+    """Return a map's pairs, a vector's items, or a list's items with keywords and values paired."""
     if isinstance(form, Map):
         return list(form.pairs)
     if isinstance(form, Vector):
@@ -137,7 +137,7 @@ def _split_rows(form: List | Vector | Map) -> list[_Row]:
 
 
 def _takes_value(items: tuple[Form, ...]) -> bool:
-    """Whether the first of these is a keyword and the second its value, as far as one can see.
+    """Guess whether the first item is a keyword and the second one its value.
 
     In `:a :b 1` the value of `:b` is 1, so `:a` must be a flag.
     """
@@ -155,7 +155,7 @@ def _has_no_keyword(row: _Row) -> bool:
 
 
 def _measure_forms(root: Form) -> dict[int, int]:
-    """How long each form within is on one line, by the form's id."""
+    """Return the one-line length of each form within, by the form's id."""
     order: list[Form] = [root]
     for form in order:
         order.extend(children(form))
@@ -166,8 +166,10 @@ def _measure_forms(root: Form) -> dict[int, int]:
         else:
             inner = children(form)
             spaces = max(len(inner) - 1, 0)
-            own = sum(map(len, _delimiters(form)))
-            lengths[id(form)] = own + spaces + sum(lengths[id(child)] for child in inner)
+            delimiter_length = sum(map(len, _delimiters(form)))
+            lengths[id(form)] = (
+                delimiter_length + spaces + sum(lengths[id(child)] for child in inner)
+            )
     return lengths
 
 
@@ -182,9 +184,9 @@ def _delimiters(form: _Compound) -> tuple[str, str]:
 def _atom_text(form: Symbol | Keyword | Literal) -> str:
     if isinstance(form, Literal):
         return _literal_text(form)
-    known = is_symbol(form.name) if isinstance(form, Symbol) else is_keyword(form.name)
-    if not known:
-        raise ValueError(f"no text reads as {form!r}")
+    is_valid = is_symbol(form.name) if isinstance(form, Symbol) else is_keyword(form.name)
+    if not is_valid:
+        raise ValueError(f"cannot be written as text: {form!r}")
     return form.name if isinstance(form, Symbol) else f":{form.name}"
 
 
@@ -193,7 +195,7 @@ def _literal_text(form: Literal) -> str:
     if isinstance(value, str):
         return write_string(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"no text reads as {form!r}")
+        raise ValueError(f"cannot be written as text: {form!r}")
     if value is None or isinstance(value, bool):
         return {None: "nil", True: "true", False: "false"}[value]
     return repr(value)

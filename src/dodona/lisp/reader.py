@@ -1,4 +1,4 @@
-"""Text to forms, in one pass and without recursion."""
+"""Parses text into forms, in one pass and without recursion."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _HINTS = {
 
 
 def read(text: str | bytes, file: str = "<text>") -> tuple[Form, ...]:
-    """All forms of a text. A byte order mark at its start is not part of it."""
+    """Parse all forms of a text. A byte order mark at the start is ignored."""
     decoded = text if isinstance(text, str) else _decode(text, file)
     return _Reader(Source(file, decoded.removeprefix("\ufeff"))).read_forms()
 
 
 def read_file(path: Path) -> tuple[Form, ...]:
-    """All forms of a regular file."""
+    """Parse all forms of a regular file."""
     try:
-        # Opening a pipe or a device could wait for ever, or never end.
+        # Opening a pipe or a device could block forever, or never end.
         if path.exists() and not path.is_file():
             kind = "is a directory" if path.is_dir() else "is not a regular file"
-            raise ReadError(f"{path}: {kind}.", hint="Name a .lisp file.")
+            raise ReadError(f"{path}: {kind}.", hint="Pass a .lisp file.")
         data = path.read_bytes()
     except FileNotFoundError:
         hint = did_you_mean(path.name, _sibling_names(path)) or "Check the path."
@@ -68,7 +68,7 @@ def read_file(path: Path) -> tuple[Form, ...]:
 
 @dataclass(slots=True)
 class _OpenForm:
-    """A form whose end has not come yet; the outermost stands for the whole text."""
+    """A form that is not closed yet; the outermost one represents the whole text."""
 
     opener: str
     start: int
@@ -76,7 +76,7 @@ class _OpenForm:
 
 
 class _Reader:
-    """One reading of one text; `_open` holds the forms around the current position."""
+    """Reads one text once; `_open_forms` holds the forms around the current position."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -95,15 +95,16 @@ class _Reader:
             "block": self._skip_block_comment,
             "bad": self._reject_character,
         }
-        text, source, makers, add = self._text, self._source, self._factories, self._add_form
+        text, source, factories, add = self._text, self._source, self._factories, self._add_form
         while token := _TOKEN.match(text, self._position):
             kind = token.lastgroup
             start, end = token.span(kind or 0)
             self._position = end
-            # Most tokens are atoms: a call less for each is worth a special case.
+            # Most tokens are atoms: saving a call for each is worth a special case.
             if kind == "atom":
                 word = text[start:end]
-                add((makers.get(word) or self._factory_for(word, start))(Span(source, start, end)))
+                factory = factories.get(word) or self._factory_for(word, start)
+                add(factory(Span(source, start, end)))
             else:
                 steps[kind](start, end)
         if len(self._open_forms) > 1:
@@ -111,7 +112,7 @@ class _Reader:
         return tuple(self._open_forms[0].items)
 
     def _add_form(self, form: Form) -> None:
-        """Put a finished form, and the quotes right before it, where it belongs."""
+        """Add a finished form, wrapped in the quotes right before it, to the open form."""
         frame = self._open_forms[-1]
         while frame.opener == "'":
             form = Quote(form, Span(self._source, frame.start, form.span.end))
@@ -122,7 +123,7 @@ class _Reader:
     def _open_form(self, start: int, end: int) -> None:
         if len(self._open_forms) > MAX_DEPTH:
             message = f"forms are nested more than {MAX_DEPTH:,} deep here."
-            hint = "Give the inner ones a name and a place of their own."
+            hint = "Move the inner forms elsewhere and refer to them by name."
             raise ReadError(message, where=self._location_at(start), hint=hint)
         self._open_forms.append(_OpenForm(self._text[start:end], start, []))
 
@@ -141,9 +142,9 @@ class _Reader:
             self._add_form(Map(pair_items(frame.items), span))
 
     def _factory_for(self, word: str, start: int) -> FormFactory:
-        """What makes the forms of a word met for the first time."""
-        made = self._factories[word] = atom_factory(word, self._source, start)
-        return made
+        """Create and cache the factory of a word that occurs for the first time."""
+        factory = self._factories[word] = atom_factory(word, self._source, start)
+        return factory
 
     def _add_plain_string(self, start: int, end: int) -> None:
         self._add_form(Literal(self._text[start + 1 : end - 1], Span(self._source, start, end)))
@@ -176,31 +177,31 @@ class _Reader:
         return Span(self._source, offset, offset + 1).location()
 
     def _mismatch_error(self, frame: _OpenForm, start: int) -> ReadError:
-        """Why the delimiter at `start` cannot close the frame."""
-        found, where = self._text[start], self._location_at(start)
+        """Explain why the delimiter at `start` cannot close the frame."""
+        closer, where = self._text[start], self._location_at(start)
         if frame.opener == "":
             line = find_indented_top_level(self._source, frame.items)
             hint = f"Or there is one too many before line {line}." if line else ""
-            message = f"this '{found}' closes nothing: nothing is open here."
+            message = f"this '{closer}' closes nothing: nothing is open here."
             return ReadError(message, where=where, hint=f"Remove it. {hint}".rstrip())
         if frame.opener == "'":
             return ReadError(_EMPTY_QUOTE, where=self._location_at(frame.start), hint=_QUOTE_HINT)
         opener = Span(self._source, frame.start, frame.start + 1)
-        message = f"this '{found}' cannot close the '{frame.opener}' at {opener}."
+        message = f"this '{closer}' cannot close the '{frame.opener}' at {opener}."
         hint = f"Close that with '{_CLOSERS[frame.opener]}' first."
         return ReadError(message, where=where, hint=hint)
 
     def _unclosed_error(self) -> UnexpectedEnd:
-        """Why the text cannot end here; it names the innermost form that is open."""
+        """Explain why the text cannot end here, naming the innermost open form."""
         frame = self._open_forms[-1]
         where = self._location_at(frame.start)
         if frame.opener == "'":
             return UnexpectedEnd(_EMPTY_QUOTE, where=where, hint=_QUOTE_HINT)
         hint = f"Add '{_CLOSERS[frame.opener]}' at the end of the form."
         nested = [(frame.start, frame.items) for frame in self._open_forms[1:]]
-        if found := find_misplaced(self._source, nested):
-            before, after = (self._source.position(offset)[0] for offset in found)
-            closer = _CLOSERS.get(self._text[found[1]], ")")
+        if offsets := find_misplaced(self._source, nested):
+            before, after = (self._source.position(offset)[0] for offset in offsets)
+            closer = _CLOSERS.get(self._text[offsets[1]], ")")
             hint = (
                 f"Probably '{closer}' is missing before line {before}: by its indentation that "
                 f"is not inside the form on line {after}."

@@ -1,4 +1,4 @@
-"""Places in a text: two offsets, from which line and column are worked out when asked for."""
+"""Positions in a text: two offsets, from which line and column are computed on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXCERPT_AFTER = 40
 
 
 class Source:
-    """One text and the name it goes by. Lines end at a newline, and nowhere else."""
+    """A text and its name. Lines end only at a newline character."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -31,12 +31,12 @@ class Source:
         return starts
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset, both from 1; a column is a code point."""
+        """Return line and column of an offset, both from 1; a column is a code point."""
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
     def excerpt(self, offset: int) -> str:
-        """The offset's line, with a caret under the offset."""
+        """Return the line of the offset, with a caret under the offset."""
         line, column = self.position(offset)
         before = self.text[max(offset - column + 1, offset - _EXCERPT_BEFORE - 1) : offset]
         after = self.text[offset : offset + _EXCERPT_AFTER + 1].partition("\n")[0].rstrip("\r")
@@ -45,15 +45,15 @@ class Source:
         if len(after) > _EXCERPT_AFTER:
             after = f"{after[:_EXCERPT_AFTER]}…"
         before, after = _replace_unprintable(before), _replace_unprintable(after)
-        shown = f"  {line} | {before}{after}".rstrip()
+        source_line = f"  {line} | {before}{after}".rstrip()
         gutter = " " * len(str(line))
-        return f"{shown}\n  {gutter} | {_padding(before)}^"
+        return f"{source_line}\n  {gutter} | {_padding(before)}^"
 
 
 class Span(NamedTuple):
     """A stretch of a text, from the code point at `start` to just before `end`.
 
-    A tuple, because the reader makes one for every form: it costs half of a frozen dataclass.
+    A tuple, because the reader creates one per form: it costs half as much as a frozen dataclass.
     """
 
     source: Source
@@ -81,7 +81,7 @@ class Span(NamedTuple):
         return self.source.position(self.end)[1]
 
     def location(self) -> SourceLocation:
-        """The place of the first code point, as an error shows it."""
+        """Return the position of the first code point, as shown in errors."""
         line, column = self.source.position(self.start)
         return SourceLocation(self.file, line, column, self.source.excerpt(self.start))
 
@@ -91,14 +91,14 @@ class Span(NamedTuple):
 
 
 def _replace_unprintable(text: str) -> str:
-    """The text with what a terminal would obey, not show, replaced."""
+    """Replace the characters that a terminal would interpret instead of show."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _padding(text: str) -> str:
-    """Blanks that take up as many columns as the text does; tabs stay tabs."""
+    """Return blanks as wide as the text; tabs stay tabs."""
     return "".join("\t" if c == "\t" else " " * _display_width(c) for c in text)
 
 

@@ -1,4 +1,4 @@
-r"""String literals, both ways. The escapes are \n \t \r \" \\ and \u{HEX}."""
+r"""Reads and writes string literals. The escapes are \n \t \r \" \\ and \u{HEX}."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dodona.core.errors import ReadError, UnexpectedEnd
 from dodona.lisp.atoms import describe_character
 from dodona.lisp.spans import Source, Span
 
-# Characters a string may hold as they are: all but its delimiters, the control
-# characters other than tab and line ends, and surrogates.
+# Characters that need no escape in a string: all except its delimiters, surrogates, and
+# control characters other than tab and line ends.
 PLAIN_CHARACTER = r'[^"\\\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]'
 
 _STRING_PART = re.compile(
@@ -25,7 +25,7 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
 def read_string(source: Source, start: int) -> tuple[str, int]:
-    """The string whose opening quote is at `start`, and the offset after its closing one."""
+    """Return the string whose opening quote is at `start`, and the offset after its end."""
     parts: list[str] = []
     position = start + 1
     while part := _STRING_PART.match(source.text, position):
@@ -42,7 +42,7 @@ def read_string(source: Source, start: int) -> tuple[str, int]:
 
 
 def write_string(value: str) -> str:
-    """The literal that reads as this value, on one line and free of invisible characters."""
+    """Return the literal of a value, on one line and without invisible characters."""
     if value.isprintable() and '"' not in value and "\\" not in value:
         return f'"{value}"'
     return f'"{"".join(_ESCAPES.get(c) or _escape_character(c) for c in value)}"'
@@ -52,7 +52,7 @@ def _escape_character(character: str) -> str:
     if character.isprintable():
         return character
     if 0xD800 <= ord(character) <= 0xDFFF:
-        raise ValueError(f"no literal can hold {describe_character(character)}")
+        raise ValueError(f"a literal cannot contain {describe_character(character)}")
     return f"\\u{{{ord(character):X}}}"
 
 
@@ -67,7 +67,7 @@ def _decode_code_point(code: int, span: Span) -> str:
 
 
 def _string_error(source: Source, start: int, position: int) -> ReadError:
-    """Why the string that opens at `start` does not go on at `position`."""
+    """Explain why the string that opens at `start` cannot continue at `position`."""
     if position == len(source.text) or _TRUNCATED_ESCAPE.match(source.text, position):
         where = Span(source, start, start + 1).location()
         return UnexpectedEnd("this string is never closed.", where=where, hint="Add '\"' to it.")
@@ -76,11 +76,11 @@ def _string_error(source: Source, start: int, position: int) -> ReadError:
     if character != "\\":
         hint = f"Write \\u{{{ord(character):X}}}." if character.isascii() else "Remove it."
         return ReadError(
-            f"a string cannot hold {describe_character(character)}.", where=where, hint=hint
+            f"a string cannot contain {describe_character(character)}.", where=where, hint=hint
         )
     if after == "u":
         message = "this \\u is not followed by a code of one to six digits in braces."
         return ReadError(message, where=where, hint="Write it as in \\u{1F333}.")
-    message = f"'\\' cannot stand before {describe_character(after)}."
+    message = f"'\\' cannot be followed by {describe_character(after)}."
     hint = 'The escapes are \\n \\t \\r \\" \\\\ and \\u{HEX}.'
     return ReadError(message, where=where, hint=hint)

@@ -1,4 +1,4 @@
-"""What calls may cost and did: the ceilings, and the meter that holds calls to them."""
+"""Budgets for model calls: the ceilings, and the meter that enforces them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ceilings: how much may be spent by a session, an agent, a user, in a day, in a month."""
+"""Ceilings: the most that a session, an agent, a user, a day or a month may spend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dodona.core.domain.budgets import (
 )
 from dodona.core.errors import ConfigError
 
-# Beyond these a ceiling is a slip of the hand, and no database counts that far.
+# A larger ceiling is a typo, and would overflow the database column.
 MAX_CEILING_TOKENS: Final = 10**15
 MAX_CEILING_USD: Final = 10**9
 
@@ -27,13 +27,13 @@ def _check_ceiling(unit: str, value: int | Decimal | None, maximum: int) -> None
         return
     raise ConfigError(
         f"a ceiling in {unit} must be from 0 to {maximum:,} (got {value}).",
-        hint="Leave it out for no ceiling.",
+        hint="Omit it for no ceiling.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that may be spent; None is no ceiling, 0 is nothing at all."""
+    """The most that may be spent; None is unlimited, 0 allows nothing."""
 
     tokens: int | None = None
     usd: Decimal | None = None
@@ -49,7 +49,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """Days and months are those of UTC, over all users; the others count from the beginning."""
+    """Daily and monthly ceilings cover all users, in UTC; the others never reset."""
 
     session: Ceiling = Ceiling()
     agent: Ceiling = Ceiling()
@@ -59,24 +59,24 @@ class Ceilings:
 
     @property
     def has_usd(self) -> bool:
-        """Does any of them need to know prices?"""
+        """Whether any ceiling is in dollars, so that prices must be known."""
         return any(getattr(self, field.name).usd is not None for field in fields(self))
 
     def budget_lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[BudgetLine]:
-        """The budgets that a call falls under, each with what the call may use of it."""
-        wanted = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
+        """Return the budgets that a call counts towards, each with the most that it may use."""
+        amounts = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
         names = {"session": plan.session_key, "agent": plan.agent_id, "user": plan.user_id}
         lines: list[BudgetLine] = []
         for limit in self.limits(plan.at):
             name = names.get(limit.kind, "")
             if name is not None:
                 scope = f"{limit.kind}:{name}" if name else limit.kind
-                amount = wanted[limit.unit]
+                amount = amounts[limit.unit]
                 lines.append(BudgetLine(scope, limit.period, limit.unit, amount, limit.ceiling))
         return lines
 
     def limits(self, at: float) -> tuple[BudgetLimit, ...]:
-        """All that are set, with the periods of a time."""
+        """Return all configured ceilings, with the periods at a time."""
         day = datetime.fromtimestamp(at, UTC).date().isoformat()
         periods = {"daily": day, "monthly": day[:7]}
         return tuple(

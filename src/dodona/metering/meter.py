@@ -1,11 +1,12 @@
-"""The meter, which every call of a model passes: reserved before, settled and recorded after.
+"""The meter of model calls: reserves before a call, settles and records after it.
 
-    hold = await journal.commit(meter.reserve(plan))     BudgetExceeded: no call is made
-    …                                                    the call
-    await journal.commit(meter.settle(hold, plan, [Used(done.provider, done.model, done.usage)]))
+    reservation = await journal.commit(meter.reserve(plan))     BudgetExceeded: no call is made
+    …                                                           the call
+    usages = [ModelUsage(done.provider, done.model, done.usage)]
+    await journal.commit(meter.settle(reservation, plan, usages))
 
-Both give operations for a transaction of the caller's, so that they cost no commit of their own.
-Prices are looked up before that, for a transaction must not wait for anything.
+Both return operations for a transaction of the caller, so that they need no extra commit.
+Prices are looked up beforehand, because a transaction must not wait.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from dodona.metering.ceilings import Ceilings
 
 
 class PriceList(Protocol):
-    """What calls cost in US dollars; None when nobody knows."""
+    """Prices of model calls in US dollars; None if a price is unknown."""
 
     def cost(self, usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None: ...
 
     def max_cost(
         self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
     ) -> Decimal | None:
-        """The most that a call can cost."""
+        """Return the most that a call can cost."""
         ...
 
 
 class Ledger(Protocol):
-    """Where budgets and records are kept: the functions of the store's package, as they are."""
+    """Storage of budgets and records: functions of the store, which metering cannot import."""
 
     def reserve(
         self,
@@ -75,14 +76,14 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Pricing:
-    """What holds at a moment: both parts of it change together."""
+    """Ceilings and prices, which change together."""
 
     ceilings: Ceilings
     prices: PriceList
 
 
 class Meter:
-    """Keeps calls under the ceilings, and a record of each."""
+    """Enforces the ceilings, and records every call."""
 
     def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
         self._pricing = _Pricing(ceilings, prices)
@@ -96,17 +97,18 @@ class Meter:
         return self._pricing.ceilings.limits(at)
 
     def update(self, ceilings: Ceilings, prices: PriceList) -> None:
-        """Hold the next calls to these; those on their way keep what was put aside for them."""
+        """Apply these to the next calls; calls in progress keep their reservations."""
         self._pricing = _Pricing(ceilings, prices)
 
     def reserve(self, plan: CallPlan) -> Operation[Reservation]:
-        """Put aside the most that a call can use, or raise BudgetExceeded."""
-        terms = self._pricing
+        """Reserve the most that a call can use, or raise BudgetExceeded."""
+        pricing = self._pricing
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
-        most = _max_cost(terms, plan)
-        nanos = _nanos(most) if terms.ceilings.has_usd and most is not None else 0
-        lines = terms.ceilings.budget_lines(plan, tokens=tokens, nanos=nanos)
-        if_cut = _build_record(ModelUsage(plan.provider, plan.model, _max_usage(plan)), most, plan)
+        max_cost = _max_cost(pricing, plan)
+        nanos = _nanos(max_cost) if pricing.ceilings.has_usd and max_cost is not None else 0
+        lines = pricing.ceilings.budget_lines(plan, tokens=tokens, nanos=nanos)
+        usage = ModelUsage(plan.provider, plan.model, _max_usage(plan))
+        crash_record = _build_record(usage, max_cost, plan)
         return lambda tx: self._ledger.reserve(
             tx,
             lines,
@@ -114,33 +116,33 @@ class Meter:
             step_key=plan.step_key,
             attempt=plan.attempt,
             owner=plan.owner,
-            crash_record=if_cut,
+            crash_record=crash_record,
         )
 
     def settle(
         self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
     ) -> Operation[bool]:
-        """Count what was used instead of what was put aside, and record it.
+        """Replace the reservation with the actual usage, and record it.
 
-        A call that came to nothing used nothing: `used` is empty then. What was estimated counts
-        with no more than was put aside; without any account the call counts with all of it. False
-        when the hold was settled before: then nothing is counted or recorded again.
+        `usages` is empty if the call failed and used nothing. Estimated usage never exceeds the
+        reservation; without any report, the call counts as the whole reservation. Return False if
+        the reservation was settled before: then nothing is counted or recorded again.
         """
         prices = self._pricing.prices
-        known = [_fill_usage(each, plan) for each in usages]
-        costs = [_cost(prices, each, plan) for each in known]
-        records = [_build_record(*each, plan) for each in zip(known, costs, strict=True)]
+        filled = [_fill_usage(each, plan) for each in usages]
+        costs = [_cost(prices, each, plan) for each in filled]
+        records = [_build_record(*each, plan) for each in zip(filled, costs, strict=True)]
         tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
         priced = [cost for cost in costs if cost is not None]
         nanos = _nanos(sum(priced, Decimal(0))) if len(priced) == len(costs) else None
-        estimated = any(each.usage.estimated for each in known)
+        estimated = any(each.usage.estimated for each in filled)
 
         def settle(tx: Any) -> bool:
             if not self._ledger.settle(
                 tx, reservation, tokens=tokens, nanos=nanos, estimated=estimated
             ):
                 return False
-            for entry, each in zip(records, known, strict=True):
+            for entry, each in zip(records, filled, strict=True):
                 self._ledger.record(tx, entry, each.usage)
             return True
 
@@ -148,8 +150,8 @@ class Meter:
 
 
 def _max_cost(pricing: _Pricing, plan: CallPlan) -> Decimal | None:
-    """What the call costs at most, whoever answers it; None when nobody knows."""
-    most = Decimal(0)
+    """Return the highest cost of the call with any of its models; None if a price is unknown."""
+    highest = Decimal(0)
     for provider, model in plan.models:
         cost = pricing.prices.max_cost(
             provider=provider,
@@ -162,40 +164,40 @@ def _max_cost(pricing: _Pricing, plan: CallPlan) -> Decimal | None:
             raise _unpriced_error(provider, model)
         if cost is None:
             return None
-        most = max(most, cost)
-    return most
+        highest = max(highest, cost)
+    return highest
 
 
 def _cost(prices: PriceList, used: ModelUsage, plan: CallPlan) -> Decimal | None:
-    """By the name that was asked for: prices are set for those, and wires answer with others.
+    """Price a call by the model name in the plan, because providers report other names.
 
-    Of several names that it may have been, the dearest counts.
+    If it may have been one of several models, the most expensive one counts.
     """
-    asked = [model for provider, model in plan.models if provider == used.provider]
-    names = [used.model] if used.model in asked or not asked else asked
+    planned = [model for provider, model in plan.models if provider == used.provider]
+    names = [used.model] if used.model in planned or not planned else planned
     at = _time(plan)
     costs = [prices.cost(used.usage, provider=used.provider, model=name, at=at) for name in names]
-    known = [cost for cost in costs if cost is not None]
-    return max(known) if len(known) == len(costs) else None
+    priced = [cost for cost in costs if cost is not None]
+    return max(priced) if len(priced) == len(costs) else None
 
 
 def _fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
-    """As the provider says; what it does not say is taken from the plan."""
+    """Return the usage as reported; missing numbers are taken from the plan."""
     usage = used.usage
     if usage.estimated:
-        known = replace(
+        filled = replace(
             usage,
             input_tokens=usage.input_tokens or max(0, plan.input_tokens),
             output_tokens=min(usage.output_tokens, max(0, plan.max_output_tokens)),
         )
-        return replace(used, usage=known)
+        return replace(used, usage=filled)
     return replace(used, usage=_max_usage(plan)) if has_no_usage(usage) else used
 
 
 def _max_usage(plan: CallPlan) -> Usage:
-    """All that the call could use."""
-    most = max(0, plan.input_tokens), max(0, plan.max_output_tokens)
-    return Usage(*most, estimated=True)
+    """Return the most that the call can use."""
+    tokens = max(0, plan.input_tokens), max(0, plan.max_output_tokens)
+    return Usage(*tokens, estimated=True)
 
 
 def _build_record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
@@ -223,13 +225,13 @@ def _time(plan: CallPlan) -> datetime:
 
 
 def _nanos(usd: Decimal) -> int:
-    """Rounded up: a budget never shows less than was spent."""
+    """Round up: a budget never shows less than was spent."""
     return int((usd * NANOS_PER_USD).to_integral_value(ROUND_CEILING))
 
 
 def _unpriced_error(provider: str, model: str) -> BudgetExceeded:
     name = f"{provider}/{model}"
     return BudgetExceeded(
-        f"a budget in US dollars allows no call of {name}: its price is unknown.",
-        hint=f"Set its price under [prices.{json.dumps(name)}], 0 if nobody bills it.",
+        f"a budget in US dollars does not allow {name}: its price is unknown.",
+        hint=f"Set its price under [prices.{json.dumps(name)}], or 0 if it is free.",
     )

@@ -1,4 +1,4 @@
-"""Language models behind one port: `connect` to a provider's, and stream."""
+"""Language models behind one interface: `connect` to a provider's model, then stream."""
 
 from __future__ import annotations
 

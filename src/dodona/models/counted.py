@@ -1,11 +1,11 @@
-"""Answers that are counted as they come: not every provider gives an account, or stops in time.
+"""Count the tokens of streamed answers: some providers report no usage, or exceed max_tokens.
 
-A text has no more tokens than bytes, so most answers are never counted: only one that could have
-passed the limit of its request is, in few and large pieces, and one whose provider says nothing of
-what it used, at its end.
+A text never has more tokens than bytes, so most answers need no count. Only two kinds are counted:
+an answer that may have exceeded its limit, in a few large pieces, and at its end an answer whose
+provider reports no usage.
 
-An answer that goes on behind its limit is closed, and ends as any that met it. Without a model's
-own vocabulary a count may be a quarter too high, so that much more is let through.
+An answer that exceeds its limit is closed, and finishes with `length`. If the model's own
+vocabulary is not available, a count may be a quarter too high, so the limit is raised by as much.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from dodona.core.ports.model import (
     Usage,
 )
 
-MISCOUNT_DIVISOR: Final = 4  # a count may be too high by one in so many
-MIN_COUNT_BYTES: Final = 512  # bytes that are worth a count
-CLOSED_FINISH: Final = "closed"  # the finish of an answer that we ended
+MISCOUNT_DIVISOR: Final = 4  # a count may be too high by one in four
+MIN_COUNT_BYTES: Final = 512  # fewer bytes are not worth a count
+CLOSED_FINISH: Final = "closed"  # `wire_finish` of an answer closed here
 
 _log = logging.getLogger(__name__)
 
 
 class CountedModel:
-    """A model, and a count of what it says."""
+    """Wraps a model, counts its output and enforces `max_tokens`."""
 
     def __init__(self, model: Model, counter: TokenCounter) -> None:
         self._model = model
@@ -56,19 +56,20 @@ class CountedModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
+        """Stream the answer of the wrapped model, counted."""
         tally = _TokenTally(partial(self._counter.count, model=self.name), request.max_tokens)
         async with self._model.stream(request) as stream:
             yield _CountedStream(stream, tally, self._model)
 
 
 class _TokenTally:
-    """How many tokens came so far; `most` are allowed."""
+    """Counts the tokens received so far, against the limit of the request."""
 
     def __init__(self, count: Callable[[str], int], max_tokens: int | None) -> None:
         self._count = count
         self._limit = None if max_tokens is None else max_tokens + max_tokens // MISCOUNT_DIVISOR
         self._pieces: list[str] = []
-        self._uncounted_bytes = 0  # at most, of what is not counted yet
+        self._uncounted_bytes = 0  # upper bound
         self._counted = 0
 
     def add(self, text: str) -> None:
@@ -92,7 +93,7 @@ class _TokenTally:
 
 
 class _CountedStream:
-    """The events of another stream, counted as they pass."""
+    """Passes on the events of another stream and counts them."""
 
     def __init__(self, stream: ModelStream, tally: _TokenTally, model: Model) -> None:
         self._stream = stream
@@ -101,19 +102,19 @@ class _CountedStream:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._seen_calls: set[int] = set()
-        self._usage: Usage | None = None  # once it is over
+        self._usage: Usage | None = None  # set when the stream has ended
 
     @property
     def usage(self) -> Usage:
-        """What the provider has told, or more if more has come."""
+        """The usage that the provider reported, or the count if that is higher."""
         if self._usage is not None:
             return self._usage
-        told, counted = self._stream.usage, self._tally.total()
+        reported, counted = self._stream.usage, self._tally.total()
         if not counted:
-            return told
-        is_known = bool(told.input_tokens) and told.output_tokens >= counted
-        most = max(told.output_tokens, counted)
-        return replace(told, output_tokens=most, estimated=not is_known)
+            return reported
+        is_complete = bool(reported.input_tokens) and reported.output_tokens >= counted
+        output_tokens = max(reported.output_tokens, counted)
+        return replace(reported, output_tokens=output_tokens, estimated=not is_complete)
 
     def __aiter__(self) -> Self:
         return self
@@ -147,7 +148,7 @@ class _CountedStream:
                 return ""
 
     def _complete_usage(self, reported: Usage) -> Usage:
-        """As the provider says; what it leaves out is counted."""
+        """Fill in the figures that the provider did not report."""
         if reported.input_tokens and reported.output_tokens:
             return reported
         counted = self._tally.total()
@@ -156,12 +157,12 @@ class _CountedStream:
         return replace(reported, output_tokens=reported.output_tokens or counted, estimated=True)
 
     def _close_answer(self) -> Done:
-        """The end of an answer that does not end. A call that it was making is not whole."""
+        """Build the end of an answer that exceeds its limit. Unfinished calls are dropped."""
         model = self._model
         usage = self.usage
         self._usage = usage
         _log.warning(
-            "%s/%s went on behind the limit of its answer, which was closed after %d tokens",
+            "%s/%s exceeded max_tokens; the answer was closed after %d tokens",
             *(model.provider, model.name, usage.output_tokens),
         )
         return Done(

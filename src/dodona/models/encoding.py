@@ -1,4 +1,4 @@
-"""Pieces of requests as JSON bytes: what both wires do alike."""
+"""JSON encoding of request parts, shared by the Anthropic and OpenAI wires."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dodona.core.messages import AssistantText, Message, ToolCall, UserText
 from dodona.models.provider import ModelEndpoint
 from dodona.net.redactor import Redactor
 
-EMPTY_TEXT = "(empty)"  # some providers refuse a message without text
-NOTICE_PREFIX = "[System notice] "  # before a system message where only a user's is taken
+EMPTY_TEXT = "(empty)"  # some providers reject a message without text
+NOTICE_PREFIX = "[System notice] "  # marks a system message sent in the user role
 _CACHE_MARKER = b',"cache_control":{"type":"ephemeral"}'
 _INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
 _OBJECT_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def json_text(text: str) -> bytes:
-    """A JSON string; what is no character (half a surrogate pair) becomes a question mark."""
+    """Encode a JSON string. A lone surrogate becomes a question mark."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
@@ -29,6 +29,7 @@ def json_text(text: str) -> bytes:
 
 
 def is_json_object(arguments: str) -> bool:
+    """Return whether the text is a JSON object."""
     try:
         _OBJECT_DECODER.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -37,26 +38,27 @@ def is_json_object(arguments: str) -> bool:
 
 
 def valid_arguments(arguments: str) -> str:
-    """The arguments of a call as written, or none when they are no JSON object."""
+    """Return the arguments of a call unchanged, or `{}` if they are not a JSON object."""
     return arguments if is_json_object(arguments) else "{}"
 
 
 def sanitize_name(name: str) -> str:
-    """A name or id in the characters that every provider takes."""
+    """Reduce a name or id to the characters that every provider accepts."""
     return _INVALID_NAME_CHARS.sub("_", name)[:64] or "_"
 
 
 def new_call_id() -> str:
-    """For a call that came without an id, or with another call's."""
+    """Generate an id for a call that has none, or that has the id of another call."""
     return f"call_{uuid4().hex[:24]}"
 
 
 def has_valid_names(calls: Iterable[ToolCall]) -> bool:
+    """Return whether every provider accepts the tool names of these calls."""
     return all(sanitize_name(call.name) == call.name for call in calls)
 
 
 def redact_all(value: object, redactor: Redactor) -> object:
-    """JSON values without known secrets in any text, keys included."""
+    """Redact every string of a JSON value, keys included."""
     if isinstance(value, str):
         return redactor.redact(value)
     if isinstance(value, Mapping):
@@ -68,9 +70,10 @@ def redact_all(value: object, redactor: Redactor) -> object:
 
 
 def reusable_raw(message: AssistantText, provider: str, redactor: Redactor) -> bytes | None:
-    """The provider's own JSON of its answer.
+    """Return the JSON of an answer as this provider sent it, to send it back unchanged.
 
-    None when it says nothing (which would be refused), or holds what is known as a secret by now.
+    None if the answer is from another provider, is empty (the provider would reject it), or
+    contains a secret that was registered since.
     """
     raw = message.raw
     if raw is None or raw.provider != provider or not (message.text.strip() or message.calls):
@@ -80,15 +83,15 @@ def reusable_raw(message: AssistantText, provider: str, redactor: Redactor) -> b
 
 
 def encoding_key(endpoint: ModelEndpoint) -> str:
-    """Where messages keep what the provider's wire made of them: anew after each secret."""
+    """Return the key under which messages cache their encoding. New secrets change it."""
     return f"{endpoint.provider.name}#{endpoint.redactor.generation}"
 
 
 def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> bool:
-    """May a request ask for thinking, with the calls in these (encoded) messages?
+    """Return whether a request with these (encoded) messages may enable thinking.
 
-    Not when a call since the question was rebuilt: its thinking is missing, and a provider that
-    signs thinking refuses to go on with more of it.
+    Not if a tool call since the last question was re-encoded: its thinking is missing, and
+    providers that sign thinking reject such a request.
     """
     for message in reversed(messages):
         if isinstance(message, UserText) and not whole_history:
@@ -101,13 +104,16 @@ def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> 
 
 
 def index_before_question(messages: Sequence[Message]) -> int:
-    """The place of the last message before the last question: what later runs still share."""
-    for place in range(len(messages) - 1, -1, -1):
-        if isinstance(messages[place], UserText):
-            return place - 1
+    """Return the index of the message before the last question; -1 if there is none.
+
+    The messages up to it are a prefix that later runs share.
+    """
+    for index in range(len(messages) - 1, -1, -1):
+        if isinstance(messages[index], UserText):
+            return index - 1
     return -1
 
 
 def add_cache_marker(block: bytes, closing: bytes = b"}") -> bytes:
-    """The same with a cache marker in its last object; the bytes before it stay as they are."""
+    """Add a cache marker to the last object of a block, without changing the bytes before it."""
     return block[: -len(closing)] + _CACHE_MARKER + closing

@@ -1,4 +1,4 @@
-"""What a provider says when it fails, and what that means for whoever asked."""
+"""Classify errors of model providers, and describe them for users and for the retry logic."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.models.provider import ModelEndpoint
 
-MAX_QUOTE_CHARS = 300  # characters of a provider's own words in an error
-MAX_READ_LENGTH = 64 * 1024  # of what it said, at most
+MAX_QUOTE_CHARS = 300  # of the provider's message in an error
+MAX_READ_LENGTH = 64 * 1024  # of the provider's message before redaction
 
 _TOO_LONG = re.compile(
     r"context.?length|context.?window|context.?size|context limit|maximum model length"
@@ -31,7 +31,7 @@ _BAD_KEY = re.compile(
     r"(invalid|incorrect|not valid|missing).{0,20}api.?key|api.?key.{0,20}not valid", re.I
 )
 
-# Errors inside a stream have no status, but a type or a code.
+# Errors inside a stream have a type or a code instead of an HTTP status.
 _KINDS_BY_NAME: tuple[tuple[str, ProviderErrorKind], ...] = (
     ("overloaded", ProviderErrorKind.SERVER),
     ("rate_limit", ProviderErrorKind.RATE_LIMITED),
@@ -42,16 +42,16 @@ _KINDS_BY_NAME: tuple[tuple[str, ProviderErrorKind], ...] = (
     ("invalid", ProviderErrorKind.REJECTED),
 )
 _DESCRIPTIONS: Mapping[ProviderErrorKind, str] = {
-    ProviderErrorKind.RATE_LIMITED: "limits the rate of requests",
+    ProviderErrorKind.RATE_LIMITED: "rate-limited the request",
     ProviderErrorKind.SERVER: "failed",
-    ProviderErrorKind.REJECTED: "refused the request",
-    ProviderErrorKind.UNAUTHORIZED: "refused the key",
-    ProviderErrorKind.CONTEXT_TOO_LONG: "was given more than fits the model's window",
+    ProviderErrorKind.REJECTED: "rejected the request",
+    ProviderErrorKind.UNAUTHORIZED: "rejected the API key",
+    ProviderErrorKind.CONTEXT_TOO_LONG: "rejected the request as too long for the context window",
 }
 
 
 class ProviderErrorFactory:
-    """Makes errors that name the provider, quote it without secrets, and say what to do."""
+    """Builds errors that name the provider, quote its message without secrets, and add a hint."""
 
     def __init__(self, endpoint: ModelEndpoint) -> None:
         self._endpoint = endpoint
@@ -67,6 +67,7 @@ class ProviderErrorFactory:
         status: int | None = None,
         retry_after: float | None = None,
     ) -> ProviderError:
+        """Build an error "PROVIDER problem: detail", with the detail redacted and truncated."""
         quoted = self._quote(detail)
         return ProviderError(
             f"{self._provider.name} {problem}: {quoted}"
@@ -80,63 +81,68 @@ class ProviderErrorFactory:
         )
 
     def from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """An HTTP answer that is no answer."""
-        said, kind = _extract_message(_decode_json(body))
-        fault, wait = _classify(status, f"{kind} {said}"), parse_retry_after(headers)
-        later = f"Try again in {math.ceil(wait)} seconds." if wait else ""
+        """Build the error for an HTTP response with an error status."""
+        message, codes = _extract_message(_decode_json(body))
+        text = f"{codes} {message}"
+        kind, wait = _classify(status, text), parse_retry_after(headers)
+        retry_hint = f"Try again in {math.ceil(wait)} seconds." if wait else ""
         return self.build(
-            f"{_describe(fault, status, f'{kind} {said}')} ({status})",
-            fault,
-            detail=said or body,
-            hint=self._hint(fault, status, f"{kind} {said}") or later,
+            f"{_describe(kind, status, text)} ({status})",
+            kind,
+            detail=message or body,
+            hint=self._hint(kind, status, text) or retry_hint,
             status=status,
             retry_after=wait,
         )
 
     def from_stream_error(self, error: object) -> ProviderError:
-        """An error inside a stream that began well."""
-        said, kind = _extract_message({"error": error})
-        status = int(kind.split()[0]) if re.match(r"[345]\d\d\b", kind) else None
-        text = f"{kind} {said}"
+        """Build the error for an error event inside a stream."""
+        message, codes = _extract_message({"error": error})
+        status = int(codes.split()[0]) if re.match(r"[345]\d\d\b", codes) else None
+        text = f"{codes} {message}"
         if status is not None or _TOO_LONG.search(text) or _NO_CREDIT.search(text):
-            fault = _classify(status or 400, text)
+            kind = _classify(status or 400, text)
         else:
-            lower = kind.lower()
-            fault = next(
-                (fault for word, fault in _KINDS_BY_NAME if word in lower), ProviderErrorKind.SERVER
+            lower = codes.lower()
+            kind = next(
+                (kind for word, kind in _KINDS_BY_NAME if word in lower), ProviderErrorKind.SERVER
             )
         return self.build(
-            f"{_describe(fault, status, text)} in mid-answer",
-            fault,
-            detail=said or kind,
-            hint=self._hint(fault, status, text),
+            f"{_describe(kind, status, text)} while streaming",
+            kind,
+            detail=message or codes,
+            hint=self._hint(kind, status, text),
             status=status,
         )
 
     def malformed(self, reason: str, detail: bytes = b"") -> ProviderError:
+        """Build the error for a response that violates the protocol."""
         return self.build(
-            f"does not follow the protocol: {reason}",
+            f"sent an invalid response: {reason}",
             ProviderErrorKind.MALFORMED,
             detail=detail,
             hint=self._base_url_hint(),
         )
 
-    def interrupted(self, reason: str = "the stream ended without a finish") -> ProviderError:
-        return self.build(f"broke off the answer: {reason}", ProviderErrorKind.INTERRUPTED)
+    def interrupted(
+        self, reason: str = "the stream ended without a finish reason"
+    ) -> ProviderError:
+        """Build the error for an answer that ended before it was complete."""
+        return self.build(f"interrupted the answer: {reason}", ProviderErrorKind.INTERRUPTED)
 
     def _hint(self, kind: ProviderErrorKind, status: int | None, text: str) -> str:
         if kind is ProviderErrorKind.UNAUTHORIZED:
             if _lacks_credit(status, text):
                 return "Add credit to the account, or use another provider."
             names = " or ".join(self._provider.key_env)
-            return f"Set {names} to a valid key." if names else "Check the key."
+            return f"Set {names} to a valid API key." if names else "Check the API key."
         if kind is ProviderErrorKind.CONTEXT_TOO_LONG:
-            return "Shorten the conversation, or use a model with a larger window."
+            return "Shorten the conversation, or use a model with a larger context window."
         if status is not None and 300 <= status < 400:
             return self._base_url_hint()
         if status == 404:
-            name = f"Check the name of the model '{self._endpoint.model}'."
-            return f"{name} {self._base_url_hint()}".rstrip()
+            model_hint = f"Check the model name '{self._endpoint.model}'."
+            return f"{model_hint} {self._base_url_hint()}".rstrip()
         return ""
 
     def _base_url_hint(self) -> str:
@@ -148,17 +154,17 @@ class ProviderErrorFactory:
         detail = detail[:MAX_READ_LENGTH]
         if isinstance(detail, bytes):
             detail = detail.decode(errors="replace")
-        # Scrubbed before it is cut to length: half a key would not be known as one.
+        # Scrub before truncating: half a key would not be recognized.
         text = " ".join(self._endpoint.redactor.scrub(detail).split())
         return text if len(text) <= MAX_QUOTE_CHARS else f"{text[: MAX_QUOTE_CHARS - 1]}…"
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from a number or a date; None when it is not said, or makes no sense."""
+    """Return the seconds to wait, from a number or a date; None if missing or invalid."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        said = headers.get(name, "").strip()
+        value = headers.get(name, "").strip()
         try:
-            seconds = float(said) * unit
+            seconds = float(value) * unit
         except ValueError:
             continue
         return seconds if math.isfinite(seconds) and seconds >= 0 else None
@@ -188,9 +194,9 @@ def _classify(status: int, text: str) -> ProviderErrorKind:
 
 
 def _describe(kind: ProviderErrorKind, status: int | None, text: str) -> str:
-    """What the provider did, as the rest of a sentence."""
+    """Describe the error as a predicate, with the provider as its subject."""
     if kind is ProviderErrorKind.UNAUTHORIZED and _lacks_credit(status, text):
-        return "wants to be paid"
+        return "rejected the request for lack of credit"
     return _DESCRIPTIONS[kind]
 
 
@@ -206,7 +212,7 @@ def _decode_json(body: bytes) -> object:
 
 
 def _extract_message(answer: object) -> tuple[str, str]:
-    """The message of an error, and its codes and types in one line."""
+    """Return the message of an error, and its codes and types in one line."""
     if isinstance(answer, list) and answer:  # Gemini wraps its errors
         answer = cast("list[Any]", answer)[0]
     if not isinstance(answer, dict):
@@ -215,7 +221,7 @@ def _extract_message(answer: object) -> tuple[str, str]:
     error = members.get("error", members)
     if not isinstance(error, dict):
         return str(error), ""
-    found = cast("dict[str, Any]", error)
-    said = found.get("message") or found.get("detail") or ""
-    kinds = [str(found[name]) for name in ("code", "type", "status") if found.get(name)]
-    return str(said), " ".join(kinds)
+    fields = cast("dict[str, Any]", error)
+    message = fields.get("message") or fields.get("detail") or ""
+    codes = [str(fields[name]) for name in ("code", "type", "status") if fields.get(name)]
+    return str(message), " ".join(codes)

@@ -1,18 +1,19 @@
-"""A chain of models: the next one answers when one cannot.
+"""A chain of models: if one fails, the next one answers.
 
-    fault                                      the same model again    the next model
-    connection, rate limited, server,
-    silent, cut                                yes, after a pause      then
-    unauthorised, too long, garbled            no                      at once
-    refused with 402, 404 or 410               no                      at once
-    refused                                    no                      no
+    error                                      retry the same model    fall back to the next
+    connection, rate limit, server,
+    timeout, interrupted                       yes, with backoff       after the retries
+    unauthorized, too long, malformed          no                      at once
+    rejected with 402, 404 or 410              no                      at once
+    rejected                                   no                      no
 
-A refused request is wrong, and wrong everywhere; but no credit (402) or no such model (404, 410)
-says something of that provider only. Another window may hold what is too long for this one. A
-provider that asks for more than 20 seconds of peace is left alone: the next model, or its error.
+A rejected request would fail at every provider, except for lack of credit (402) or an unknown
+model (404, 410). A request that is too long may fit the context window of the next model. A
+provider that sends a Retry-After of more than 20 seconds is not retried.
 
-Once content was shown nothing is tried again, unless the request allows a restart: then `Restart`
-comes right before the first event of the new answer, so that nothing is dropped for nothing.
+Once content was delivered there is no further attempt, unless the request allows a restart. Then
+`Restart` is delivered right before the first event of the new answer, so that the old content
+stays visible until there is a replacement.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from dodona.core.ports.model import (
     Usage,
 )
 
-# Seconds. Pauses double from the first to the longest; half of each is left to chance.
+# The backoff doubles with each retry up to the maximum; half of it is random.
 INITIAL_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 8.0
-# Nobody waits longer than this for a model, whatever its provider asks for.
+# Longest wait before a retry, including the provider's Retry-After.
 MAX_WAIT_SECONDS = 20.0
-# A model that failed twice within this time, for a reason that lasts, comes last for as long.
+# A model that failed twice within this time, for a lasting reason, is tried last for as long.
 COOLDOWN_SECONDS = 30.0
 
 _LASTING_ERRORS = frozenset({ProviderErrorKind.UNAUTHORIZED, ProviderErrorKind.CONNECTION})
@@ -52,7 +53,7 @@ _PROVIDER_SPECIFIC_STATUSES = frozenset({402, 404, 410})
 
 
 class FallbackModel:
-    """Models in order of preference, as one."""
+    """Several models, in order of preference, that act as one."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class FallbackModel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not models:
-            raise ValueError("a chain needs at least one model")
+            raise ValueError("a fallback chain needs at least one model")
         self._models = tuple(models)
         self._retry_policy = _RetryPolicy(retries, sleep, random)
         self._cooldowns = _Cooldowns(clock)
@@ -79,18 +80,22 @@ class FallbackModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
-        async with AsyncExitStack() as opened:
-            models = self._cooldowns.sort_last(self._models)
+        """Stream the answer of the first model that succeeds."""
+        async with AsyncExitStack() as exit_stack:
             yield _FallbackStream(
-                models, request, opened, retry_policy=self._retry_policy, cooldowns=self._cooldowns
+                self._cooldowns.sort_last(self._models),
+                request,
+                exit_stack,
+                retry_policy=self._retry_policy,
+                cooldowns=self._cooldowns,
             )
 
 
 class _FallbackStream:
-    """The events of whichever model answers.
+    """The events of the model that answers.
 
-    `usage` is that of every attempt, without those that `again` was told of; the usage in `Done`
-    is the answer's own, as on the wire.
+    `usage` is the total of all attempts, except those already passed to `on_retry`. The usage in
+    `Done` is that of the successful answer alone.
     """
 
     def __init__(
@@ -102,8 +107,8 @@ class _FallbackStream:
         retry_policy: _RetryPolicy,
         cooldowns: _Cooldowns,
     ) -> None:
-        self._model, *ahead = models
-        self._remaining = deque(ahead)
+        self._model, *remaining = models
+        self._remaining = deque(remaining)
         self._request = request
         self._exit_stack = exit_stack
         self._retry_policy = retry_policy
@@ -112,8 +117,8 @@ class _FallbackStream:
         self._attempts: list[FailedAttempt] = []
         self._failed_usage = Usage()
         self._stream: ModelStream | None = None
-        self._has_shown_events = False  # has the caller seen something of this attempt?
-        self._needs_restart = False  # … of one before?
+        self._has_shown_events = False  # by this attempt
+        self._needs_restart = False  # an earlier attempt has delivered events
         self._ready: deque[ModelEvent] = deque()
         self._ended = False
 
@@ -147,7 +152,7 @@ class _FallbackStream:
         async for event in self._stream:
             return event
         raise ProviderError(
-            "the answer ended without a finish.",
+            "the answer ended without a finish reason.",
             kind=ProviderErrorKind.INTERRUPTED,
             provider=self._model.provider,
         )
@@ -164,7 +169,7 @@ class _FallbackStream:
         self._ready.append(event)
 
     async def _recover(self, error: ProviderError) -> None:
-        """Make ready for another attempt, or raise."""
+        """Prepare another attempt, or raise the error."""
         model = self._model
         used = Usage() if self._stream is None else self._stream.usage
         attempt = FailedAttempt(
@@ -178,24 +183,24 @@ class _FallbackStream:
             self._ended = True
             raise error
         self._has_shown_events = False
-        pause = self._retry_policy.retry_delay(error, self._tries)
-        if pause is not None:
-            await self._retry_policy.sleep(pause)
+        delay = self._retry_policy.retry_delay(error, self._tries)
+        if delay is not None:
+            await self._retry_policy.sleep(delay)
         else:
             self._switch_model(error)
         await self._request_retry(attempt)
 
     async def _request_retry(self, attempt: FailedAttempt) -> None:
-        """What was used is another's concern from now on, and so is whether it may be tried."""
+        """Ask the caller to approve the attempt; the caller accounts for the usage so far."""
         if self._request.on_retry is None:
             return
         self._failed_usage = Usage()
-        self._ended = True  # unless it may
+        self._ended = True  # the stream ends if `on_retry` raises
         await self._request.on_retry(attempt, self._model)
         self._ended = False
 
     def _switch_model(self, error: ProviderError) -> None:
-        """Turn to the next model, if there is one and it may fare better."""
+        """Switch to the next model if there is one and it may succeed; else raise."""
         self._cooldowns.record_failure(self._model, error.kind)
         if not self._remaining or not _may_work_elsewhere(error):
             self._ended = True
@@ -206,34 +211,34 @@ class _FallbackStream:
 
 @dataclass(frozen=True, slots=True)
 class _RetryPolicy:
-    """How often a model is tried again, and when."""
+    """How often and when a model is retried."""
 
     retries: int
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
 
     def retry_delay(self, error: ProviderError, tries: int) -> float | None:
-        """Seconds until the same model is tried again; None when it is not.
+        """Return the seconds until the same model is retried; None if it is not.
 
-        A provider that asks for more than `PATIENCE` is not asked again: to come back sooner
-        than it says would only make it angrier.
+        If Retry-After exceeds `MAX_WAIT_SECONDS` there is no retry: an earlier one would only
+        prolong the rate limit.
         """
-        asked = max(0.0, error.retry_after or 0.0)
-        if not error.is_retryable or tries > self.retries or asked > MAX_WAIT_SECONDS:
+        retry_after = max(0.0, error.retry_after or 0.0)
+        if not error.is_retryable or tries > self.retries or retry_after > MAX_WAIT_SECONDS:
             return None
-        pause = min(INITIAL_BACKOFF_SECONDS * 2.0 ** (tries - 1), MAX_BACKOFF_SECONDS)
-        return min(asked + pause * (1 + self.random()) / 2, MAX_WAIT_SECONDS)
+        backoff = min(INITIAL_BACKOFF_SECONDS * 2.0 ** (tries - 1), MAX_BACKOFF_SECONDS)
+        return min(retry_after + backoff * (1 + self.random()) / 2, MAX_WAIT_SECONDS)
 
 
 class _Cooldowns:
-    """Models that lately failed for reasons that last: a wrong key, nobody there."""
+    """Models that recently failed for a lasting reason: an invalid key, no connection."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._failures: dict[int, tuple[int, float]] = {}  # by model: how often, when last
+        self._failures: dict[int, tuple[int, float]] = {}  # model id: count, time of the last
 
     def sort_last(self, models: Sequence[Model]) -> list[Model]:
-        """The same models, those that rest behind the others."""
+        """Return the models with those that are cooling down last."""
         return sorted(models, key=self._is_cooling_down)
 
     def record_failure(self, model: Model, kind: ProviderErrorKind) -> None:
@@ -258,16 +263,16 @@ def _may_work_elsewhere(error: ProviderError) -> bool:
 
 
 def _combine_errors(attempts: Sequence[FailedAttempt], last: ProviderError) -> ProviderError:
-    """The only error, or one that names every attempt and stands for the last."""
+    """Return the only error, or one that lists every attempt and has the kind of the last."""
     if len(attempts) == 1:
         return last
-    tries: list[str] = []
+    failures: list[str] = []
     for attempt, same in groupby(attempts):
-        times = len(list(same))
-        often = f" ({times} times)" if times > 1 else ""
-        tries.append(f"{attempt.provider}/{attempt.model}{often}: {attempt.reason}")
+        count = len(list(same))
+        times = f" ({count} times)" if count > 1 else ""
+        failures.append(f"{attempt.provider}/{attempt.model}{times}: {attempt.reason}")
     error = ProviderError(
-        f"{len(attempts)} attempts came to nothing. {' '.join(tries)}",
+        f"all {len(attempts)} attempts failed. {' '.join(failures)}",
         kind=last.kind,
         provider=last.provider,
         status=last.status,
@@ -279,7 +284,7 @@ def _combine_errors(attempts: Sequence[FailedAttempt], last: ProviderError) -> P
 
 
 def _add_usage(one: Usage, other: Usage) -> Usage:
-    """Both together; the cost is unknown if one of them is, and `wire` is the later account."""
+    """Add two usages. The cost is unknown if either is; `wire` is taken from the later one."""
     if one == Usage():
         return other
     if other == Usage():

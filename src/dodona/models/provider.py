@@ -1,4 +1,4 @@
-"""What sets a provider apart from others that speak the same wire."""
+"""The description of a provider: how it differs from others with the same API."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from dodona.net.redactor import Redactor
 class Provider:
     """One row of the table in `providers.py`.
 
-    From `max_tokens_member` on, it is about differences between those that speak OpenAI's wire.
+    The fields from `max_tokens_member` on apply to OpenAI-compatible providers only.
     """
 
     name: str
     wire: Literal["openai", "anthropic"]
     base_url: str = ""
-    key_env: tuple[str, ...] = ()  # environment variables of the key, the first that is set
+    key_env: tuple[str, ...] = ()  # environment variables of the API key; the first one set wins
     needs_key: bool = True
     default_model: str = ""
     max_tokens_member: str = "max_tokens"
-    # What asks for thinking, and what declines it: members of the request, as JSON.
+    # Request members, as JSON, that turn thinking on or off.
     thinking_on: bytes = b'"reasoning_effort":"medium"'
     thinking_off: bytes = b""
-    # Thinking needs the raw form of every call ever made, not only of those since the question.
+    # Thinking requires the raw form of every earlier call, not only of those since the question.
     thinking_needs_history: bool = False
-    # Does `completion_tokens` leave the thinking out?
+    # `completion_tokens` does not include thinking.
     output_excludes_reasoning: bool = False
-    # Must thinking go back, with the calls that came of it, as `reasoning_content`?
+    # Thinking must be sent back as `reasoning_content`, together with its calls.
     returns_reasoning: bool = False
-    # Is a system message welcome after the first other message?
+    # A system message is accepted after other messages.
     allows_late_system: bool = True
-    # What a call needs that another provider made: more members of it, as JSON.
+    # Members, as JSON, that a call made by another provider needs in addition.
     foreign_call_members: bytes = b""
-    # `key`: prompt_cache_key · `markers`: cache_control, for models of Anthropic
+    # `key`: prompt_cache_key · `markers`: cache_control, for Anthropic models
     cache: Literal["", "key", "markers"] = ""
 
 
@@ -48,4 +48,4 @@ class ModelEndpoint:
     base_url: str
     redactor: Redactor
     api_key: str = field(default="", repr=False)
-    thinks: bool = False  # the name said `:thinking`
+    thinks: bool = False  # the name ends in `:thinking`

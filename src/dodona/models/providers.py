@@ -1,4 +1,4 @@
-"""The providers that are reached over HTTP, and the way to one of their models."""
+"""The table of HTTP providers, and `connect` to reach one of their models."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _TABLE = (
         base_url="https://generativelanguage.googleapis.com/v1beta/openai",
         key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         default_model="gemini-3.8-flash",
-        # It thinks by itself; what is asked for is to be told.
+        # Gemini always thinks; this option makes it return its thoughts.
         thinking_on=b'"extra_body":{"google":{"thinking_config":{"include_thoughts":true}}}',
         output_excludes_reasoning=True,
         allows_late_system=False,
@@ -88,9 +88,9 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType({row.name: row for row in _
 
 
 def is_http_url(url: str) -> bool:
-    """Is it an http(s) address of host, port and path alone?"""
-    found = _HTTP_URL.fullmatch(url)
-    return found is not None and 0 < int(found["port"] or 80) < 65_536
+    """Return whether the text is an http(s) URL with only a host, a port and a path."""
+    match = _HTTP_URL.fullmatch(url)
+    return match is not None and 0 < int(match["port"] or 80) < 65_536
 
 
 def connect(
@@ -103,18 +103,18 @@ def connect(
     base_url: str = "",
     timeouts: Timeouts | None = None,
 ) -> WireModel:
-    """A provider's model, ready to stream; nothing is sent before the first request.
+    """Return a provider's model, ready to stream. Nothing is sent before the first request.
 
-    `:thinking` behind the model's name turns thinking on for every request.
+    The suffix `:thinking` on the model name turns thinking on for every request.
     """
     row = PROVIDERS.get(provider)
     if row is None:
-        known = ", ".join(PROVIDERS)
-        hint = did_you_mean(provider, PROVIDERS) or f"Known are {known}."
+        names = ", ".join(PROVIDERS)
+        hint = did_you_mean(provider, PROVIDERS) or f"Available providers: {names}."
         raise ConfigError(f"unknown provider '{provider}'.", hint=hint)
     name = model.removesuffix(THINKING_SUFFIX) or row.default_model
     if not name:
-        raise ConfigError(f"{provider} needs the name of a model.", hint="Set model.")
+        raise ConfigError(f"{provider} needs a model name.", hint="Set model.")
     endpoint = ModelEndpoint(
         provider=row,
         model=name,
@@ -133,9 +133,9 @@ def _resolve_base_url(row: Provider, configured: str) -> str:
     if not url:
         raise ConfigError(f"{row.name} needs a base_url.", hint=f'For example "{example}".')
     if not is_http_url(url):
-        # Not quoted: someone may have put a password or a key in it.
+        # The URL is not shown, because it may contain a password or a key.
         raise ConfigError(
-            f"the base_url of {row.name} is not an http(s) address of host, port and path alone.",
+            f"the base_url of {row.name} must be an http(s) URL with only host, port and path.",
             hint=f'For example "{example}".',
         )
     has_path = "/" in url.split("://")[1]
@@ -143,13 +143,13 @@ def _resolve_base_url(row: Provider, configured: str) -> str:
 
 
 def _check_key(row: Provider, key: str, *, uses_default_url: bool) -> str:
-    """The key, if it can be one; whoever gives an address of their own may need none."""
-    variable = row.key_env[0] if row.key_env else "the key"
+    """Return the key if it is valid. With a custom base_url the key is optional."""
+    variable = row.key_env[0] if row.key_env else "the API key"
     if not key and row.needs_key and uses_default_url:
-        raise ConfigError(f"{row.name} needs a key.", hint=f"Set {variable}.")
+        raise ConfigError(f"{row.name} needs an API key.", hint=f"Set {variable}.")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(
-            f"the key of {row.name} holds a character that no key has.",
-            hint=f"Check {variable}: a line end or a quote may have slipped in.",
+            f"the API key of {row.name} contains an invalid character.",
+            hint=f"Check {variable} for a stray line break, space or quote.",
         )
     return key

@@ -1,6 +1,6 @@
-"""Server-sent events: bytes in, the data of whole events out.
+"""A parser for server-sent events: bytes in, the data of complete events out.
 
-Names and ids of events are not kept: both wires say in the data itself what it is.
+Event names and ids are ignored: both APIs repeat the type in the data.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLong(Exception):
-    """An event passed the limit before it ended."""
+    """An event is longer than the limit."""
 
 
 class SseParser:
-    """Takes bytes split anywhere; lines may end in LF, CRLF or CR."""
+    """Parses bytes that may be split anywhere; lines end in LF, CRLF or CR."""
 
     __slots__ = (
         "_after_cr",
@@ -28,15 +28,15 @@ class SseParser:
 
     def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._tail: list[bytes] = []  # a line that has not ended, in pieces
+        self._tail: list[bytes] = []  # pieces of an incomplete line
         self._tail_size = 0
-        self._data: list[bytes] = []  # lines of an event that has not ended
+        self._data: list[bytes] = []  # lines of an incomplete event
         self._data_size = 0
-        self._after_cr = False  # an LF that comes next belongs to the CR before it
+        self._after_cr = False  # an LF next belongs to the CR before it
         self._has_started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of each event that ends in this chunk."""
+        """Return the data of each event that ends in this chunk."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -44,7 +44,7 @@ class SseParser:
         events: list[bytes] = []
         if end:
             self._after_cr = chunk.endswith(b"\r")
-            # Joined only now: a long line that trickles in is not copied with every chunk.
+            # Joined only here, so that a long line is not copied with every chunk.
             events = self._read_lines(b"".join((*self._tail, chunk[:end])).splitlines())
             self._tail = []
             self._tail_size = 0
@@ -57,7 +57,7 @@ class SseParser:
         return events
 
     def flush(self) -> list[bytes]:
-        """The data of an event that the stream ended without the empty line behind it."""
+        """Return the data of a last event without the terminating empty line."""
         return self._read_lines([b"".join(self._tail), b""])
 
     def _read_lines(self, lines: list[bytes]) -> list[bytes]:
@@ -79,6 +79,6 @@ class SseParser:
         if events:
             self._data = data
             self._data_size = counted = 0
-        # An empty line of data counts too: a million of them are not nothing.
+        # Empty data lines count too: a million of them use memory.
         self._data_size += sum(len(line) + 1 for line in data[counted:])
         return events

@@ -1,9 +1,9 @@
-"""Counts tokens as a model would, offline.
+"""Count tokens offline, for any model.
 
-Where a model's own vocabulary is public the count of a text is exact. Elsewhere another one stands
-in and the count is multiplied by a factor, which starts at the catalogue's and is learned from what
-providers report. The first count with a vocabulary loads it (30 to 300 ms): count something in a
-thread at start if that would disturb.
+If the model's vocabulary is public, counts are exact. Otherwise another vocabulary is used and the
+count is multiplied by a factor, which starts at the catalogue's value and is learned from the
+usage that providers report. The first count with a vocabulary loads it (30 to 300 ms); to avoid
+the delay, count something in a thread at startup.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from dodona.models.catalogue.catalogue import ModelFacts, model_facts
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
-# One run of a million letters takes seconds and hundreds of megabytes in one go, and milliseconds
-# in pieces. A cut changes the count by a token or so: measured, at most 1 in 1,000.
+# Tokenizing a million letters in one go takes seconds and hundreds of megabytes; in pieces it takes
+# milliseconds. Splitting changes the count by at most 0.1 % (measured).
 PIECE_CHARS: Final = 16_384
-# Longer texts are sampled: 64 pieces spread over the text, all of it taken to be as dense as the
-# densest of them. So a count takes at most some 0.2 s, and errs upwards: no window holds such a
-# text, but it must not slip through a reservation either.
+# Longer texts are sampled: 64 pieces spread over the text, and the densest of them is taken for all
+# of it. So a count takes at most about 0.2 s, and errs on the high side: such a text fits no
+# context window, and its reservation must not be too small.
 MAX_PIECES: Final = 64
-# splintr keeps 65,536 words of any length; it is made to forget before that could matter.
+# splintr caches 65,536 words of any length; the cache is cleared before it uses much memory.
 CACHE_CLEAR_CHARS: Final = 16 * 1024 * 1024
 
 CACHE_SIZE: Final = 128
 MAX_CACHED_CHARS: Final = 32_768
 
-# Around the texts of a request: roles and separators of a message, the frame of a call, of a tool,
-# and the instructions that providers add when tools are offered (Anthropic: 300 to 500).
+# Overhead of a request: roles and separators of a message, the structure of a call and of a tool,
+# and the instructions that providers add if there are tools (Anthropic: 300 to 500).
 TOKENS_PER_REQUEST: Final = 16
 TOKENS_PER_MESSAGE: Final = 6
 TOKENS_PER_CALL: Final = 16
 TOKENS_PER_TOOL: Final = 16
 TOOL_PREAMBLE_TOKENS: Final = 512
 
-# A report moves a factor by a fifth of the way, and never past half or twice where it began. Small
-# requests say more about frames than about texts.
+# Each report moves the factor a fifth of the way, but never below half or above twice its initial
+# value. Small requests are ignored, because they consist mostly of overhead.
 LEARNING_RATE: Final = 0.2
 MIN_LEARNING_TOKENS: Final = 500
 MAX_LEARNED_MODELS: Final = 256
@@ -52,14 +52,14 @@ MAX_LEARNED_MODELS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class TokenEstimate:
-    """A request's size. `tokens` is what to expect; `counted` is before the factor, for `learn`."""
+    """The size of a request. `raw_tokens` is the count before the factor, for `learn`."""
 
     tokens: int
     raw_tokens: int
 
 
 class OfflineTokenCounter:
-    """A `Counter` for every model of the catalogue; may be used from several threads."""
+    """A `TokenCounter` for every model. Thread-safe."""
 
     def __init__(self) -> None:
         self._count_cached = lru_cache(maxsize=CACHE_SIZE)(_count_tokens)
@@ -67,44 +67,44 @@ class OfflineTokenCounter:
         self._lock = threading.Lock()
 
     def count(self, text: str, model: str) -> int:
-        """The tokens of a text; at least 1 unless it is empty."""
-        known = model_facts(model)
-        return _scale(self._count_raw(text, known.vocabulary), self._factor(known))
+        """Return the tokens of a text; at least 1 unless it is empty."""
+        facts = model_facts(model)
+        return _scale(self._count_raw(text, facts.vocabulary), self._factor(facts))
 
     def count_messages(
         self, messages: Iterable[Message], tools: Sequence[ToolSpec], model: str
     ) -> TokenEstimate:
-        """The size of a request, for a reservation: never less than its texts come to."""
-        known = model_facts(model)
-        factor = self._factor(known)
-        counted = tokens = TOKENS_PER_REQUEST + (TOOL_PREAMBLE_TOKENS if tools else 0)
-        for text, frame in [*_message_texts(messages), *_tool_texts(tools)]:
-            raw = self._count_raw(text, known.vocabulary)
-            counted += raw + frame
-            tokens += _scale(raw, factor) + frame
-        return TokenEstimate(tokens, counted)
+        """Estimate the size of a request for a reservation; never less than its texts."""
+        facts = model_facts(model)
+        factor = self._factor(facts)
+        raw_tokens = tokens = TOKENS_PER_REQUEST + (TOOL_PREAMBLE_TOKENS if tools else 0)
+        for text, overhead in [*_message_texts(messages), *_tool_texts(tools)]:
+            raw = self._count_raw(text, facts.vocabulary)
+            raw_tokens += raw + overhead
+            tokens += _scale(raw, factor) + overhead
+        return TokenEstimate(tokens, raw_tokens)
 
     def learn(self, model: str, *, raw_tokens: int, reported_tokens: int) -> None:
-        """Compare an estimate's `counted` with the input tokens that the provider reported.
+        """Adjust the factor of a model by the input tokens that its provider reported.
 
-        A model with a public vocabulary has nothing to learn.
+        Has no effect for a model with a public vocabulary.
         """
-        known = model_facts(model)
-        if known.has_own_vocabulary or raw_tokens < MIN_LEARNING_TOKENS or reported_tokens <= 0:
+        facts = model_facts(model)
+        if facts.has_own_vocabulary or raw_tokens < MIN_LEARNING_TOKENS or reported_tokens <= 0:
             return
-        prior = known.token_factor
-        seen = min(max(reported_tokens / raw_tokens, prior / 2), prior * 2)
+        initial = facts.token_factor
+        observed = min(max(reported_tokens / raw_tokens, initial / 2), initial * 2)
         with self._lock:
-            factor = self._factor(known)
-            if known.name not in self._factors and len(self._factors) >= MAX_LEARNED_MODELS:
+            factor = self._factor(facts)
+            if facts.name not in self._factors and len(self._factors) >= MAX_LEARNED_MODELS:
                 del self._factors[next(iter(self._factors))]
-            self._factors[known.name] = factor + LEARNING_RATE * (seen - factor)
+            self._factors[facts.name] = factor + LEARNING_RATE * (observed - factor)
 
     def _factor(self, model: ModelFacts) -> float:
         return self._factors.get(model.name, model.token_factor)
 
     def _count_raw(self, text: str, vocabulary: str) -> int:
-        # The cache holds on to its texts, so long ones stay out.
+        # The cache keeps its texts in memory, so long ones are not cached.
         return (self._count_cached if len(text) <= MAX_CACHED_CHARS else _count_tokens)(
             vocabulary, text
         )
@@ -115,7 +115,7 @@ def _scale(raw: int, factor: float) -> int:
 
 
 def _message_texts(messages: Iterable[Message]) -> Iterator[tuple[str, int]]:
-    """Each text of the messages with the tokens of its frame."""
+    """Yield each text of the messages with its overhead in tokens."""
     for message in messages:
         match message:
             case SystemText() | UserText():
@@ -138,19 +138,20 @@ def _tool_texts(tools: Iterable[ToolSpec]) -> Iterator[tuple[str, int]]:
 
 
 class _Vocabulary:
-    """A vocabulary of splintr, which keeps what it has encoded."""
+    """A splintr tokenizer, whose cache is cleared now and then."""
 
     def __init__(self, tokenizer: AnyTokenizer) -> None:
         self._tokenizer = tokenizer
         self._cached_chars = 0
 
     def count(self, text: str) -> int:
-        # Ordinary: a text that spells out `<|im_start|>` is a text.
+        """Return the tokens of a text."""
+        # `encode_ordinary` treats special tokens such as `<|im_start|>` as plain text.
         try:
             tokens = len(self._tokenizer.encode_ordinary(text))
-        except UnicodeEncodeError:  # half a surrogate pair, as JSON escapes can smuggle in
-            mended = text.encode("utf-8", "replace").decode()
-            tokens = len(self._tokenizer.encode_ordinary(mended))
+        except UnicodeEncodeError:  # a lone surrogate, from a JSON escape
+            valid_text = text.encode("utf-8", "replace").decode()
+            tokens = len(self._tokenizer.encode_ordinary(valid_text))
         self._cached_chars += len(text)
         if self._cached_chars > CACHE_CLEAR_CHARS and self._tokenizer.family == "BPE":
             self._tokenizer.clear_cache()

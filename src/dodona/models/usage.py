@@ -1,4 +1,4 @@
-"""What a call used, from each wire's account of it."""
+"""Parse the usage that providers report."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from dodona.core.ports.model import Usage
 
-# Beyond these an account is a lie, or a mistake that must not fill our books.
+# Upper bounds for reported figures: higher ones are errors and must not distort the billing.
 MAX_TOKENS = 1_000_000_000
 MAX_USD = 1_000_000.0
 
 
 def openai_usage(wire: Mapping[str, Any], *, output_excludes_reasoning: bool) -> Usage:
-    """OpenAI's account, and what others add to it: DeepSeek cache hits, OpenRouter a cost.
+    """Parse usage in OpenAI's format, with DeepSeek's cache hits and OpenRouter's cost.
 
-    `output_excludes_reasoning`: the completion leaves thinking out, only the total has it (Gemini).
+    `output_excludes_reasoning`: thinking is only part of `total_tokens` (Gemini).
     """
     prompt = _get_object(wire, "prompt_tokens_details")
     input_tokens, output_tokens = (
@@ -24,14 +24,14 @@ def openai_usage(wire: Mapping[str, Any], *, output_excludes_reasoning: bool) ->
     )
     reasoning = _get_count(_get_object(wire, "completion_tokens_details"), "reasoning_tokens")
     if output_excludes_reasoning:
-        beside = max(0, _get_count(wire, "total_tokens") - input_tokens - output_tokens)
-        output_tokens += beside
-        reasoning = reasoning or beside
-    hits = _get_count(prompt, "cached_tokens") or _get_count(wire, "prompt_cache_hit_tokens")
+        excluded = max(0, _get_count(wire, "total_tokens") - input_tokens - output_tokens)
+        output_tokens += excluded
+        reasoning = reasoning or excluded
+    cache_hits = _get_count(prompt, "cached_tokens") or _get_count(wire, "prompt_cache_hit_tokens")
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=hits,
+        cache_read_tokens=cache_hits,
         cache_write_tokens=_get_count(prompt, "cache_write_tokens"),
         reasoning_tokens=reasoning,
         cost_usd=_parse_cost(wire.get("cost")),
@@ -40,7 +40,7 @@ def openai_usage(wire: Mapping[str, Any], *, output_excludes_reasoning: bool) ->
 
 
 def anthropic_usage(wire: Mapping[str, Any]) -> Usage:
-    """Anthropic's account: its input leaves out what was read from or written to the cache."""
+    """Parse usage in Anthropic's format, where `input_tokens` excludes cached tokens."""
     read = _get_count(wire, "cache_read_input_tokens")
     written = _get_count(wire, "cache_creation_input_tokens")
     return Usage(
@@ -54,14 +54,14 @@ def anthropic_usage(wire: Mapping[str, Any]) -> Usage:
 
 
 def _get_object(wire: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: object = wire.get(name)
-    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+    value: object = wire.get(name)
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _get_count(wire: Mapping[str, Any], name: str) -> int:
-    """What a provider counted; no call uses more than the limit, whatever it says."""
-    found: object = wire.get(name)
-    return min(found, MAX_TOKENS) if type(found) is int and found > 0 else 0
+    """Return a token count, capped at MAX_TOKENS; 0 if it is missing or invalid."""
+    value: object = wire.get(name)
+    return min(value, MAX_TOKENS) if type(value) is int and value > 0 else 0
 
 
 def _parse_cost(value: object) -> float | None:

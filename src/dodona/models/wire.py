@@ -1,4 +1,4 @@
-"""One call of a model over HTTP, whatever its wire: opened, timed, bounded, closed."""
+"""Stream a model call over HTTP, with timeouts and size limits, for any provider API."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ DRAIN_TIMEOUT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a provider may keep us waiting, in seconds."""
+    """Timeouts of a model call, in seconds."""
 
     connect: float = 10.0
-    first_token: float = 180.0  # from the request; some models think for minutes without a word
-    gap: float = 90.0  # between two events, once an answer has begun
+    first_token: float = 180.0  # from the request; some models think for minutes first
+    gap: float = 90.0  # between two events of an answer
 
 
 class AnswerDecoder(Protocol):
-    """What a stream has said so far. Events that it makes wait in `ready`."""
+    """Decodes one response. Decoded events are queued in `ready`."""
 
     ready: deque[ModelEvent]
-    is_finished: bool  # `Done` is the last of them
+    is_finished: bool  # `Done` was queued
 
     @property
     def usage(self) -> Usage: ...
 
     def read_event(self, data: bytes) -> None:
-        """Take the data of one event of the stream."""
+        """Decode the data of one event of the stream."""
         ...
 
     def read_whole(self, body: bytes) -> None:
-        """Take an answer that came in one piece, though a stream was asked for."""
+        """Decode a response that was not streamed, although a stream was requested."""
         ...
 
     def end(self) -> None:
-        """The stream has ended: finish, if all that matters has come."""
+        """Handle the end of the stream: finish if the answer is complete, else raise."""
         ...
 
 
 class Wire(Protocol):
-    """How requests are written and answers are read."""
+    """Encodes requests and decodes responses of one provider API."""
 
     @property
     def url(self) -> str: ...
@@ -73,7 +73,7 @@ class Wire(Protocol):
 
 
 class WireModel:
-    """A `Model` behind a wire."""
+    """A `Model` that is called over HTTP."""
 
     def __init__(
         self, wire: Wire, *, http: HttpPool, timeouts: Timeouts, provider: str, name: str
@@ -93,11 +93,12 @@ class WireModel:
         return self._name
 
     def stream(self, request: ModelRequest) -> WireStream:
+        """Return the stream of one answer."""
         return WireStream(self._wire, request, http=self._http, timeouts=self._timeouts)
 
 
 class WireStream:
-    """The events of one answer. The request goes out with the first `anext`, not on entering."""
+    """The events of one answer. The request is sent by the first `anext`, not on entering."""
 
     def __init__(
         self, wire: Wire, request: ModelRequest, *, http: HttpPool, timeouts: Timeouts
@@ -109,7 +110,7 @@ class WireStream:
         self._decoder = wire.new_decoder()
         self._ready = self._decoder.ready
         self._response: aiohttp.ClientResponse | None = None
-        self._parser: SseParser | None = None  # None: the answer comes in one piece
+        self._parser: SseParser | None = None  # None: the response is not streamed
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_over = False
@@ -135,8 +136,8 @@ class WireStream:
             return
         try:
             if kind is None and self._decoder.is_finished:
-                # What is left is the end of the transfer. Once it is here, the pool has the
-                # connection back; a provider that keeps the line open is not waited for.
+                # Read the end of the transfer, so that the pool can reuse the connection. A
+                # provider that keeps the connection open is not waited for.
                 async with asyncio.timeout(DRAIN_TIMEOUT):
                     await response.content.wait_eof()
         except (TimeoutError, aiohttp.ClientError, OSError):
@@ -160,7 +161,7 @@ class WireStream:
         return ready.popleft()
 
     async def _fetch_events(self) -> None:
-        """Wait for events; a failure is kept until those before it are taken."""
+        """Wait for events. A failure is raised only after the events before it."""
         try:
             if self._response is None:
                 await self._start()
@@ -189,7 +190,7 @@ class WireStream:
                     self._process_chunk(await self._read_chunk())
         except TimeoutError as error:
             raise self._wire.errors.build(
-                f"said nothing for {seconds:g} seconds", ProviderErrorKind.NO_FIRST_TOKEN
+                f"did not respond within {seconds:g} seconds", ProviderErrorKind.NO_FIRST_TOKEN
             ) from error
 
     async def _send_request(self) -> aiohttp.ClientResponse:
@@ -209,18 +210,18 @@ class WireStream:
             ) from error
 
     async def _check_response(self, response: aiohttp.ClientResponse) -> None:
-        """Look at the head of the answer: a stream, a whole answer, or none."""
+        """Check status and content type: a stream, a whole response, or an error."""
         if response.status != 200:
             raise self._wire.errors.from_response(
                 response.status, response.headers, await self._read_error()
             )
         if response.content_type == "text/html":
-            raise self._wire.errors.malformed("a web page", await self._read_error())
+            raise self._wire.errors.malformed("it is an HTML page", await self._read_error())
         if response.content_type != "application/json":
             self._parser = SseParser()
 
     async def _read_error(self) -> bytes:
-        """The beginning of what was said with an error; as much as comes soon."""
+        """Read the start of an error body, as much as arrives in time."""
         body = b""
         try:
             async with asyncio.timeout(ERROR_READ_TIMEOUT):
@@ -231,14 +232,16 @@ class WireStream:
         return body
 
     async def _wait_for_event(self) -> None:
-        """Wait for the next event; what only keeps the line open is none."""
+        """Wait for the next event. Keep-alive comments do not count."""
         seconds = self._timeouts.gap
         try:
             async with asyncio.timeout(seconds):
                 while not (self._ready or self._is_over):
                     self._process_chunk(await self._read_chunk())
         except TimeoutError as error:
-            raise self._wire.errors.interrupted(f"nothing came for {seconds:g} seconds") from error
+            raise self._wire.errors.interrupted(
+                f"no data was received for {seconds:g} seconds"
+            ) from error
 
     async def _read_chunk(self) -> bytes:
         assert self._response is not None
@@ -248,7 +251,7 @@ class WireStream:
             raise self._wire.errors.interrupted(str(error) or type(error).__name__) from error
 
     def _process_chunk(self, chunk: bytes) -> None:
-        """Read what came; no bytes are the end."""
+        """Process received bytes; an empty chunk is the end of the response."""
         if not chunk:
             self._finish()
         elif self._parser is None:
@@ -258,19 +261,19 @@ class WireStream:
         self._is_over = self._is_over or self._decoder.is_finished
         self._size += len(chunk)
         if self._size > MAX_ANSWER_BYTES:
-            raise self._wire.errors.malformed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+            raise self._wire.errors.malformed(f"it is larger than {MAX_ANSWER_BYTES:,} bytes")
 
     def _read_events(self, parser: SseParser, chunk: bytes) -> None:
-        answer = self._decoder
+        decoder = self._decoder
         try:
             events = parser.feed(chunk)
         except EventTooLong as error:
             raise self._wire.errors.malformed(
-                f"an event is larger than {MAX_EVENT_BYTES} bytes"
+                f"an event is larger than {MAX_EVENT_BYTES:,} bytes"
             ) from error
         for data in events:
-            answer.read_event(data)
-            if answer.is_finished:
+            decoder.read_event(data)
+            if decoder.is_finished:
                 break
         if len(self._ready) > 2:
             _merge_deltas(self._ready)
@@ -284,24 +287,24 @@ class WireStream:
             try:
                 self._decoder.read_event(data)
             except ProviderError as error:
-                if error.kind is not ProviderErrorKind.MALFORMED:  # else it was cut in two
+                if error.kind is not ProviderErrorKind.MALFORMED:  # an incomplete last event
                     raise
         if not self._decoder.is_finished:
             self._decoder.end()
 
 
 def _merge_deltas(ready: deque[ModelEvent]) -> None:
-    """What came together goes on together: a burst of words is one piece to all behind us."""
+    """Merge text deltas that were received together, to save work downstream."""
     events = tuple(ready)
     ready.clear()
-    for kind, alike in groupby(events, type):
-        said = tuple(alike)
+    for kind, group in groupby(events, type):
+        same_kind = tuple(group)
         if kind is TextDelta:
-            ready.append(TextDelta(_join_text(said)))
+            ready.append(TextDelta(_join_text(same_kind)))
         elif kind is ThinkingDelta:
-            ready.append(ThinkingDelta(_join_text(said)))
+            ready.append(ThinkingDelta(_join_text(same_kind)))
         else:
-            ready.extend(said)
+            ready.extend(same_kind)
 
 
 def _join_text(events: tuple[ModelEvent, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Below everything that speaks to the outside: HTTP pool, address guard, redactor."""
+"""Outbound networking: the HTTP pool, the egress guard and the secret redactor."""

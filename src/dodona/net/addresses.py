@@ -1,7 +1,7 @@
-"""Which IP addresses are public, and every way in which a host can spell one.
+"""Classify IP addresses as public or not, and parse every spelling of an IPv4 address.
 
-The rule is a list of our own: what `ipaddress` calls global differs between Python's versions, and
-some clouds answer for their machines' secrets at addresses that are public by any registry.
+The blocklist is our own: `ipaddress.is_global` differs between Python versions, and some clouds
+serve machine credentials at addresses that every registry lists as public.
 """
 
 from __future__ import annotations
@@ -13,53 +13,56 @@ from typing import Final, TypeAlias
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
-# IANA's special-purpose registry, and 168.63.129.16, which on Azure is the machine's own host.
+# IANA's special-purpose registry, plus 168.63.129.16, the host of an Azure virtual machine.
 _BLOCKED_IPV4: Final = tuple(
     map(
         IPv4Network,
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # behind a carrier's NAT
+            "100.64.0.0/10",  # carrier-grade NAT
             "127.0.0.0/8",  # loopback
-            "168.63.129.16/32",  # metadata
-            "169.254.0.0/16",  # link-local, and metadata
+            "168.63.129.16/32",  # Azure metadata
+            "169.254.0.0/16",  # link-local, including cloud metadata
             "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # protocols, and metadata
+            "192.0.0.0/24",  # protocol assignments, including cloud metadata
             "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # relays of 6to4
+            "192.88.99.0/24",  # 6to4 relays
             "192.168.0.0/16",  # private
-            "198.18.0.0/15",  # benchmarks
+            "198.18.0.0/15",  # benchmarking
             "198.51.100.0/24",  # documentation
             "203.0.113.0/24",  # documentation
             "224.0.0.0/4",  # multicast
-            "240.0.0.0/4",  # reserved, and broadcast
+            "240.0.0.0/4",  # reserved, including broadcast
         ),
     )
 )
 
-# Of IPv6 this alone is given out: loopback, link-local, unique-local (and fd00:ec2::254 among it),
-# multicast, site-local and IPv4-compatible addresses are outside of it.
+# The only IPv6 range that IANA allocates. It excludes loopback, link-local, unique-local
+# (including fd00:ec2::254), multicast, site-local and IPv4-compatible addresses.
 _GLOBAL_UNICAST_IPV6: Final = IPv6Network("2000::/3")
 _BLOCKED_IPV6: Final = tuple(
     map(
         IPv6Network,
         (
-            "2001::/23",  # protocols: Teredo, benchmarks, ORCHID
+            "2001::/23",  # protocol assignments: Teredo, benchmarking, ORCHID
             "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: it leads to the IPv4 address within, and nobody serves there
+            "2002::/16",  # 6to4: embeds an IPv4 address, and is no longer in use
             "3fff::/20",  # documentation
         ),
     )
 )
 _IPV4_MAPPED: Final = IPv6Network("::ffff:0:0/96")
-_NAT64: Final = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches it
+_NAT64: Final = IPv6Network("64:ff9b::/96")  # how an IPv6-only network reaches IPv4 hosts
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
 
 def is_public(address: IPAddress) -> bool:
-    """May anybody on the internet be at this address? One that holds another is judged by it."""
+    """Return whether the address is on the public internet.
+
+    An IPv6 address that embeds an IPv4 address counts as that IPv4 address.
+    """
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _BLOCKED_IPV4)
     if address in _IPV4_MAPPED or address in _NAT64:
@@ -71,7 +74,7 @@ def is_public(address: IPAddress) -> bool:
 
 @lru_cache(maxsize=1024)
 def parse_ip(text: str) -> IPAddress | None:
-    """The address that a resolver or the operator wrote; None when it is none."""
+    """Parse an address in its standard spelling; None if the text is not an IP address."""
     try:
         return ip_address(text)
     except ValueError:
@@ -79,14 +82,14 @@ def parse_ip(text: str) -> IPAddress | None:
 
 
 def ends_in_number(host: str) -> bool:
-    """Does a system take this host for an IPv4 address, rightly or not?"""
+    """Return whether URL parsers treat this host as an IPv4 address, valid or not."""
     return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
 def parse_lenient_ipv4(host: str) -> IPv4Address | None:
-    """The IPv4 address that a host is to a system: 127.0.0.1, 127.1, 2130706433, 0x7f.1, 0177.1.
+    """Parse every IPv4 spelling the C library accepts: 127.1, 2130706433, 0x7f.1, 0177.1.
 
-    None when it is none, though it may end in a number.
+    None if the host is not an IPv4 address, even if it ends in a number.
     """
     parts = host.split(".")
     if len(parts) > 4 or not all(_NUMBER.fullmatch(part) and len(part) < 20 for part in parts):
@@ -94,13 +97,13 @@ def parse_lenient_ipv4(host: str) -> IPv4Address | None:
     try:
         *front, last = map(_parse_number, parts)
     except ValueError:
-        return None  # 08 is no number to base 8
-    room = 4 - len(front)  # the last part fills all bytes that are left
-    if any(number > 255 for number in front) or last >= 256**room:
+        return None  # 08 is not a valid octal number
+    last_bytes = 4 - len(front)  # the last part fills all remaining bytes
+    if any(number > 255 for number in front) or last >= 256**last_bytes:
         return None
     value = last
-    for at, number in enumerate(front):
-        value += number << (8 * (3 - at))
+    for index, number in enumerate(front):
+        value += number << (8 * (3 - index))
     return IPv4Address(value)
 
 

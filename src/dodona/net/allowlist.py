@@ -1,4 +1,4 @@
-"""Hosts that the operator named: they may be reached though they are in a private network."""
+"""Hosts that the operator allows even though they are on a private network."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ _HOST_PORT = re.compile(r"[^\s/?#@\\]*[^\s/?#@\\:]")
 
 
 class HostAllowlist:
-    """Each is for its `host:port`, or for all web ports of a `host`, by the name that was given.
+    """Allowed hosts, each as `host:port` or as `host` for all its web ports.
 
-    A name that resolves to the same address as an exempt one is not exempt itself.
+    Entries match by name: another name for the same address is not allowed.
     """
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._endpoints = frozenset(map(_parse_entry, entries))
 
     def lists_port(self, address: WebAddress) -> bool:
+        """Return whether an entry names this host with this port."""
         return (address.host, address.port) in self._endpoints
 
     def allows(self, address: WebAddress) -> bool:
+        """Return whether an entry names this host, with this port or without a port."""
         return self.lists_port(address) or (address.host, None) in self._endpoints
 
 
 def _parse_entry(text: str) -> tuple[str, int | None]:
-    """The host in its normal form and the port, if the text has one."""
-    bare = parse_ip(text)
-    if bare is not None:
-        return str(bare), None
-    wrong = ConfigError(
-        f"'{text[:80]}' is no host.", hint="Write a host, or host:port, without http://."
+    """Return the normalized host, and the port if the entry has one."""
+    ip = parse_ip(text)
+    if ip is not None:
+        return str(ip), None
+    error = ConfigError(
+        f"'{text[:80]}' is not a valid host.",
+        hint="Write host or host:port, without http:// and without a path.",
     )
     if not _HOST_PORT.fullmatch(text):
-        raise wrong
+        raise error
     try:
         address = parse_url(f"http://{text}")
     except (ToolRetry, AccessDenied):
-        raise wrong from None
+        raise error from None
     has_port = ":" in text.rpartition("]")[2]
     return address.host, address.port if has_port else None

@@ -1,4 +1,4 @@
-"""Names to addresses that were checked: what this returns is what is connected to."""
+"""DNS lookups that return checked addresses only; the client connects to exactly these."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dodona.net.addresses import IPAddress, is_public, parse_ip
 _log = logging.getLogger(__name__)
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-_AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]  # as `getaddrinfo` gives it
+_AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]  # one entry of `getaddrinfo`
 
-# A name that its server never answers holds a thread for as long as the system waits. Strangers
-# choose names: those threads must not be the ones that everybody else here waits for.
+# A lookup that is never answered occupies its thread until the system times out. The names come
+# from untrusted sources, so lookups must not use the threads that the rest of the process needs.
 _LOOKUP_THREADS: Final = ThreadPoolExecutor(8, thread_name_prefix="names")
 
 
 class CheckedResolver(AbstractResolver):
-    """All addresses of a name must be public, unless it is for hosts of the operator's.
+    """Resolve a name and require that all its addresses are public, unless it is exempt.
 
-    A name with a public and a private address is a trick or a mistake, and the next answer may
-    have them in another order.
+    One private address among public ones is enough to refuse the name: it is an attack or a
+    misconfiguration, and the next lookup may return them in another order.
     """
 
     def __init__(self, resolve: Resolve, *, is_exempt: bool) -> None:
@@ -39,34 +39,35 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found: list[ResolveResult] = []
+        results: list[ResolveResult] = []
         for text in await self._resolve(host, port):
             address = parse_ip(text)
             if address is None:
-                raise OSError("the resolver gave what is no address")
+                raise OSError("the resolver returned an invalid IP address")
             if not (self._is_exempt or is_public(address)):
                 raise private_host_error(host, text)
-            kind = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-            found.append(
+            version = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+            results.append(
                 ResolveResult(
-                    hostname=host, host=str(address), port=port, family=kind, proto=0, flags=0
+                    hostname=host, host=str(address), port=port, family=version, proto=0, flags=0
                 )
             )
-        if not found:
+        if not results:
             raise OSError("the name has no address")
-        return found
+        return results
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the resolver holds no resources."""
 
 
 def create_public_socket(addr_info: _AddrInfo) -> socket.socket:
-    """A socket for this connection, which must lead to a public address, and away from here.
+    """Create the socket of a connection, if its address is public and not this machine's.
 
-    The last check before it opens: it holds whatever a client makes of a name.
+    This is the last check before the connection opens. It applies however the HTTP client
+    resolved the name.
     """
-    family, kind, protocol, _, place = addr_info
-    address = parse_ip(str(place[0]))
+    family, kind, protocol, _, socket_address = addr_info
+    address = parse_ip(str(socket_address[0]))
     if address is None or not is_public(address):
         raise PermissionError("not a public address")
     if is_own_address(address):
@@ -75,29 +76,30 @@ def create_public_socket(addr_info: _AddrInfo) -> socket.socket:
 
 
 def is_own_address(address: IPAddress) -> bool:
-    """Is it an address of this machine, which would take us for one of its own?
+    """Return whether this machine owns the address, and so would trust the request as local.
 
-    What goes to oneself leaves by the address it goes to. Nothing is sent to find out.
+    A UDP socket connected to an own address has that address as its source. Connecting it sends
+    no packet.
     """
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as asking:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect((str(address), 9))
+            probe.connect((str(address), 9))
         except OSError:
-            return False  # there is no way to it
-        return parse_ip(asking.getsockname()[0]) == address
+            return False  # there is no route to it
+        return parse_ip(probe.getsockname()[0]) == address
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """As this machine resolves names."""
-    ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    found = await asyncio.get_running_loop().run_in_executor(_LOOKUP_THREADS, ask)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    """Resolve a name with the system resolver, and return its addresses without duplicates."""
+    lookup = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    entries = await asyncio.get_running_loop().run_in_executor(_LOOKUP_THREADS, lookup)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def private_host_error(host: str, address: str) -> AccessDenied:
-    """The refusal of a host. Which address it has is for the log, not for a model."""
-    _log.warning("refused: %s is at %s", host, address)
+    """Build the error for a private host. Its IP address goes to the log, not to the model."""
+    _log.warning("refused: %s resolves to %s", host, address)
     return AccessDenied(
         f"{host} is on a private network.", hint="Only public addresses can be fetched."
     )

@@ -1,15 +1,15 @@
-"""The one gate for every request that a model can cause.
+"""The HTTP client for every request that a model can trigger.
 
-    what it was told    is refused unless it is a web address in the strict reading of `urls`
-    where it leads      a name is resolved once; all its addresses must be public, and to one of
-                        these the connection goes: nothing is looked up a second time
-    the socket          opens to public addresses only, and none of this machine, whatever came
-                        before
-    redirects           are followed by hand, and each is checked as the first was
-    what comes back     is cut at a number of bytes, counted after decompression, and at a time
+    URL          must be an http(s) URL that the strict parser in `urls` accepts
+    DNS          a name is resolved once; all its addresses must be public, and the connection
+                 goes to one of these, without a second lookup
+    socket       opens only to public addresses that this machine does not own, even if an
+                 earlier check was bypassed
+    redirects    are followed here rather than by aiohttp, and each passes the same checks
+    response     is limited in time and in bytes, counted after decompression
 
-A host that the operator named passes through a door of its own, which leads to nothing else.
-No cookie, credential or proxy of this machine is ever used, and certificates are verified.
+Hosts that the operator exempted use a separate session that serves no other hosts. Cookies,
+credentials and proxies of this machine are never used, and certificates are always verified.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dodona.net.dns import (
 )
 from dodona.net.urls import WebAddress, parse_url
 
-# Those that browsers refuse, and those of databases and clusters that take a request for orders.
+# Ports that browsers refuse, plus ports of databases and clusters that would act on a request.
 _PORT_LIST: Final = """
 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111
 113 115 117 119 123 135 137 139 143 161 179 389 427 445 465 512 513 514 515 526 530 531 532
@@ -51,7 +51,7 @@ BLOCKED_PORTS: Final = frozenset(map(int, _PORT_LIST.split()))
 
 MAX_CONNECTIONS: Final = 32
 KEEPALIVE_SECONDS: Final = 15.0
-MAX_HEADER_BYTES: Final = 8_192  # bytes
+MAX_HEADER_BYTES: Final = 8_192
 MAX_HEADERS: Final = 100
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -62,7 +62,7 @@ RequestContextFactory: TypeAlias = Callable[[WebAddress], AbstractAsyncContextMa
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """The most that a request may take: until the last byte, all redirects together."""
+    """Limits of one fetch. The timeout covers all redirects and the last byte of the body."""
 
     timeout_seconds: float = 20.0
     max_bytes: int = 2 * 1024 * 1024
@@ -71,7 +71,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchResponse:
-    """What an address answered. `body` is its beginning when it `is_cut`."""
+    """The response of a URL. If `is_cut`, `body` is only its beginning."""
 
     address: WebAddress
     status: int
@@ -82,9 +82,10 @@ class FetchResponse:
 
 
 class GuardedHttp:
-    """HTTP for what models ask for. `exempt` are hosts, or `host:port`, of the operator's choice.
+    """HTTP client for URLs that models choose.
 
-    Sessions open with the first request and close with the block.
+    `exempt_hosts` are entries `host` or `host:port` that may be on a private network.
+    Sessions open with the first request and close when the context manager exits.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class GuardedHttp:
         self._user_agent = user_agent
         self._allowlist = HostAllowlist(exempt_hosts)
         self._resolve = resolve or system_resolve
-        self._sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether it is for exempt hosts
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}  # key: is_exempt
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -118,11 +119,11 @@ class GuardedHttp:
         headers: Mapping[str, str] | None = None,
         request_context: RequestContextFactory | None = None,
     ) -> FetchResponse:
-        """What an address answers, after its redirects.
+        """Fetch a URL and follow its redirects.
 
-        AccessDenied when it, or what it redirects to, may not be reached; ToolFailed when it
-        cannot be. `headers` go to the address itself and to no redirect. `around` is entered
-        around each request with its address, and may refuse it.
+        Raises AccessDenied if the URL or a redirect target is not allowed, and ToolFailed if the
+        request fails. `headers` are sent with the first request only, never to a redirect
+        target. `request_context` wraps each request; it receives the address and may refuse it.
         """
         address = parse_url(url)
         limits = limits or FetchLimits()
@@ -137,11 +138,11 @@ class GuardedHttp:
             ) from None
 
     def check(self, address: WebAddress) -> None:
-        """Refuse what can be refused before anything is sent or looked up."""
+        """Refuse a blocked port or a private IP address, before any lookup or request."""
         if self._allowlist.lists_port(address):
             return
         if address.port in BLOCKED_PORTS:
-            raise AccessDenied(f"port {address.port} is not for web pages.")
+            raise AccessDenied(f"port {address.port} is blocked.")
         if address.ip and not is_public(address.ip) and not self._allowlist.allows(address):
             raise private_host_error(address.host, str(address.ip))
 
@@ -153,23 +154,24 @@ class GuardedHttp:
         headers: Mapping[str, str] | None,
         request_context: RequestContextFactory | None,
     ) -> FetchResponse:
-        left = limits.max_redirects
+        redirects_left = limits.max_redirects
         while True:
             self.check(address)
             async with request_context(address) if request_context else nullcontext():
-                answer = await self._request_once(address, limits, headers or {})
-            if isinstance(answer, FetchResponse):
-                return answer
-            if not left:
+                result = await self._request_once(address, limits, headers or {})
+            if isinstance(result, FetchResponse):
+                return result
+            if not redirects_left:
                 raise ToolFailed(
                     f"{address.host} redirects {_format_redirect_limit(limits.max_redirects)}."
                 )
-            address, headers, left = resolve_redirect(address, answer), None, left - 1
+            address, headers = resolve_redirect(address, result), None
+            redirects_left -= 1
 
     async def _request_once(
         self, address: WebAddress, limits: FetchLimits, headers: Mapping[str, str]
     ) -> FetchResponse | str:
-        """The answer of one address, or where it redirects to."""
+        """Return the response of one address, or its redirect target."""
         session = self._session(is_exempt=self._allowlist.allows(address))
         try:
             async with session.get(
@@ -177,7 +179,7 @@ class GuardedHttp:
             ) as response:
                 target = response.headers.get("Location")
                 if response.status in REDIRECT_STATUSES and target is not None:
-                    response.close()  # what it says about it is nobody's concern
+                    response.close()  # the body of a redirect is not needed
                     return target
                 body, is_cut = await _read_body(response, limits.max_bytes)
                 return FetchResponse(
@@ -193,7 +195,7 @@ class GuardedHttp:
 
     def _session(self, *, is_exempt: bool) -> aiohttp.ClientSession:
         if self._closed:
-            raise RuntimeError("the guarded HTTP is closed")
+            raise RuntimeError("the guarded HTTP client is closed")
         if is_exempt not in self._sessions:
             connector = aiohttp.TCPConnector(
                 limit=MAX_CONNECTIONS,
@@ -205,7 +207,7 @@ class GuardedHttp:
             self._sessions[is_exempt] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),  # `get` sets one for all of it
+                timeout=aiohttp.ClientTimeout(total=None),  # `get` has its own timeout
                 headers={"User-Agent": self._user_agent, "Accept-Encoding": "gzip, deflate"},
                 max_line_size=MAX_HEADER_BYTES,
                 max_field_size=MAX_HEADER_BYTES,
@@ -215,46 +217,48 @@ class GuardedHttp:
 
 
 def _client_url(address: WebAddress) -> URL:
-    """The address as the client reads it, which must be as we do."""
+    """Parse the URL as aiohttp does, and refuse it if the result differs from ours."""
     url = URL(address.url, encoded=True)
-    seen = (url.scheme, url.raw_host, url.port, url.raw_path_qs, url.raw_user)
-    if seen != (address.scheme, address.host, address.port, address.target, None):
-        raise AccessDenied("the address can be read in two ways.")
+    client_view = (url.scheme, url.raw_host, url.port, url.raw_path_qs, url.raw_user)
+    if client_view != (address.scheme, address.host, address.port, address.target, None):
+        raise AccessDenied("the URL is ambiguous: parsers disagree about its host or path.")
     return url
 
 
 async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
-    """The decoded body up to so many bytes, and whether there is more."""
-    kept = bytearray()
+    """Return up to `max_bytes` of the decoded body, and whether it was longer."""
+    body = bytearray()
     async for chunk in response.content.iter_any():
-        kept += chunk
-        if len(kept) > max_bytes:
+        body += chunk
+        if len(body) > max_bytes:
             response.close()
-            return bytes(kept[:max_bytes]), True
-    return bytes(kept), False
+            return bytes(body[:max_bytes]), True
+    return bytes(body), False
 
 
 def resolve_redirect(address: WebAddress, target: str) -> WebAddress:
-    """What an answer redirects to. Who asked with encryption goes on with it."""
-    following = address.join(target)
-    if (address.scheme, following.scheme) == ("https", "http"):
-        raise AccessDenied(f"{address.host} redirects to an address without encryption.")
-    return following
+    """Resolve the target of a redirect. A redirect from https to http is refused."""
+    redirected = address.join(target)
+    if (address.scheme, redirected.scheme) == ("https", "http"):
+        raise AccessDenied(f"{address.host} redirects from https to http, which is not allowed.")
+    return redirected
 
 
 def _format_redirect_limit(max_redirects: int) -> str:
     return (
-        f"more than {max_redirects} times" if max_redirects else "elsewhere, which is not followed"
+        f"more than {max_redirects} times"
+        if max_redirects
+        else "to another URL, and redirects are not followed"
     )
 
 
 def _request_error(address: WebAddress, error: Exception) -> DodonaError:
-    """What the model may know; what happened exactly is in the log."""
+    """Build the error that the model sees. The exact cause goes to the log."""
     _log.info("%s: %s: %s", address.origin, type(error).__name__, error)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return ToolFailed(f"there is no host {address.host}.", hint="Check the address.")
+        return ToolFailed(f"the host {address.host} does not exist.", hint="Check the URL.")
     if isinstance(error, aiohttp.ClientSSLError | aiohttp.ClientConnectorCertificateError):
-        return ToolFailed(f"the certificate of {address.host} cannot be trusted.")
+        return ToolFailed(f"the TLS certificate of {address.host} is not valid.")
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError):
-        return ToolFailed(f"{address.host} sent an answer that cannot be read.")
+        return ToolFailed(f"{address.host} sent an invalid response.")
     return ToolFailed(f"{address.host} cannot be reached.")

@@ -1,4 +1,4 @@
-"""The one pool of HTTP connections of a process."""
+"""The HTTP connection pool that the whole process shares."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Self
 
 import aiohttp
 
-MAX_CONNECTIONS = 512  # all hosts together; a stream holds one for as long as it runs
+MAX_CONNECTIONS = 512  # across all hosts; a stream occupies one until it ends
 KEEPALIVE_SECONDS = 30.0
 DNS_CACHE_SECONDS = 60
-LARGE_BODY_BYTES = 1024 * 1024  # more than this is not written in one piece
+LARGE_BODY_BYTES = 1024 * 1024  # larger bodies are sent in chunks
 
 
 @dataclass(slots=True)
 class _RequestTrace:
-    """How a request went out."""
+    """How one request was sent."""
 
-    is_connection_reused: bool = False  # on a connection that had been kept
+    is_connection_reused: bool = False  # sent on a kept-alive connection
 
 
 class HttpPool:
-    """Owns the session that all model calls share, so that they find warm connections.
+    """Owns the session that all model calls share, so that they reuse warm connections.
 
-    The session opens with the first call, in the loop that makes it, and closes with the block.
-    Nothing is taken from the environment (proxies, .netrc), and no cookie is kept.
+    The session opens with the first call, in the event loop of that call, and closes when the
+    context manager exits. It ignores the environment (proxies, .netrc) and stores no cookies.
     """
 
     def __init__(self) -> None:
@@ -47,6 +47,7 @@ class HttpPool:
 
     @property
     def session(self) -> aiohttp.ClientSession:
+        """The shared session, opened on first use."""
         if self._closed:
             raise RuntimeError("the HTTP pool is closed")
         if self._session is None:
@@ -65,28 +66,28 @@ class HttpPool:
     async def post(
         self, url: str, body: bytes, *, headers: Mapping[str, str], connect_seconds: float
     ) -> aiohttp.ClientResponse:
-        """Send a body and wait for the head of the answer. Redirects are not followed.
+        """Send a body and wait for the response headers. Redirects are not followed.
 
-        A server may close a connection that was kept at the very moment when it is used again.
-        That says nothing of the server, so the request is sent once more, on another one.
+        A server may close a kept-alive connection just as it is reused. That does not mean the
+        server is down, so the request is retried on another connection.
         """
         while True:
-            trip = _RequestTrace()
+            trace = _RequestTrace()
             try:
                 return await self.session.post(
                     url,
                     data=BytesIO(body) if len(body) > LARGE_BODY_BYTES else body,
                     headers=headers,
-                    allow_redirects=False,  # it would carry the key to wherever it points
+                    allow_redirects=False,  # a redirect would receive the API key
                     timeout=aiohttp.ClientTimeout(sock_connect=connect_seconds),
-                    trace_request_ctx=trip,
+                    trace_request_ctx=trace,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if not trip.is_connection_reused:
+                if not trace.is_connection_reused:
                     raise
 
     async def close(self) -> None:
-        """Close every connection; streams that still run are cut."""
+        """Close every connection, including those of running streams."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
@@ -94,7 +95,7 @@ class HttpPool:
 
 
 def _build_trace_config() -> aiohttp.TraceConfig:
-    async def note(
+    async def mark_reused(
         session: aiohttp.ClientSession,
         context: SimpleNamespace,
         params: aiohttp.TraceConnectionReuseconnParams,
@@ -102,6 +103,6 @@ def _build_trace_config() -> aiohttp.TraceConfig:
         if isinstance(context.trace_request_ctx, _RequestTrace):
             context.trace_request_ctx.is_connection_reused = True
 
-    tracing = aiohttp.TraceConfig()
-    tracing.on_connection_reuseconn.append(note)
-    return tracing
+    trace_config = aiohttp.TraceConfig()
+    trace_config.on_connection_reuseconn.append(mark_reused)
+    return trace_config

@@ -1,8 +1,8 @@
-"""A web address, read the strict way and written the one way.
+"""Parse http(s) URLs strictly, and write them in one normal form.
 
-Two programs that read one URL differently are how a guard is passed: it checks one host, and the
-client asks another. So what is odd is refused, and what is asked is only ever the normal form,
-which leaves nothing to be read in two ways.
+A guard can be bypassed if it and the HTTP client parse a URL differently: the guard checks one
+host, and the client connects to another. So ambiguous URLs are refused, and requests use only
+the normal form.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MAX_URL_CHARS: Final = 4_000
 MAX_HOST_CHARS: Final = 253
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-_EXAMPLE: Final = "Give a whole address, such as https://example.org/page."
-_SCHEME_HINT: Final = "Only http and https addresses can be fetched."
+_EXAMPLE: Final = "Use a complete URL, such as https://example.org/page."
+_SCHEME_HINT: Final = "Only http and https URLs can be fetched."
 _URL_PARTS = re.compile(r"(?s)([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
@@ -37,9 +37,9 @@ _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """What an http(s) URL names. `host` is in lower case, ASCII, without brackets or a last dot.
+    """A parsed http(s) URL. `host` is lower-case ASCII, without brackets or a trailing dot.
 
-    `ip` is set when the host is an address by itself. `target` is the path with the query.
+    `ip` is set if the host is an IP address. `target` is the path with the query.
     """
 
     scheme: str
@@ -50,83 +50,90 @@ class WebAddress:
 
     @property
     def origin(self) -> str:
+        """Scheme, host and, if it is not the default, port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        is_usual = DEFAULT_PORTS[self.scheme] == self.port
-        return f"{self.scheme}://{host}" + ("" if is_usual else f":{self.port}")
+        is_default_port = DEFAULT_PORTS[self.scheme] == self.port
+        return f"{self.scheme}://{host}" + ("" if is_default_port else f":{self.port}")
 
     @property
     def url(self) -> str:
-        """The normal form."""
+        """The URL in its normal form."""
         return self.origin + self.target
 
     def with_target(self, target: str) -> WebAddress:
-        """Another thing of the same host."""
+        """Return the address of another path on the same origin."""
         return WebAddress(self.scheme, self.host, self.port, target, self.ip)
 
     def join(self, reference: str) -> WebAddress:
-        """What a link or a redirect at this address leads to. Spaces in one are only careless."""
+        """Resolve a link or redirect relative to this address. Spaces in it are escaped."""
         reference = reference[:MAX_URL_CHARS].strip(" \t\r\n\f").replace(" ", "%20")
         try:
             return parse_url(urljoin(self.url, reference))
-        except ValueError:  # from the standard library: brackets that hold no address
+        except ValueError:  # from `urljoin`: brackets without an IP address
             raise _invalid_url_error(reference) from None
 
 
 def normalize_url(url: str) -> str:
-    """The one way to write a URL: two that fetch the same are the same text then.
+    """Return the normal form of a URL, so that equivalent URLs are equal strings.
 
-    Raises ToolRetry for what is no web address, AccessDenied for what may not be fetched.
+    Raises ToolRetry if it is not a valid URL, and AccessDenied if it must not be fetched.
     """
     return parse_url(url).url
 
 
 def parse_url(url: str) -> WebAddress:
-    """A URL as a model, a page or a user wrote it."""
+    """Parse a URL that a model, a page or a user wrote.
+
+    Raises ToolRetry if it is not a valid URL, and AccessDenied if it must not be fetched.
+    """
     text = url.strip(" \t\r\n\f")
     if len(text) > MAX_URL_CHARS:
-        raise ToolRetry(f"the address has {len(text):,} characters.", hint=_EXAMPLE)
+        raise ToolRetry(
+            f"the URL has {len(text):,} characters (at most {MAX_URL_CHARS:,} are allowed).",
+            hint=_EXAMPLE,
+        )
     if not text or _INVALID_CHARACTERS.search(text):
         raise _invalid_url_error(url)
     scheme, rest = _split_scheme(text)
-    shape = _URL_PARTS.fullmatch(rest)
-    assert shape, "the shape fits any text"
-    authority, path, query = shape.groups(default="")
+    parts = _URL_PARTS.fullmatch(rest)
+    assert parts, "the pattern matches any text"
+    authority, path, query = parts.groups(default="")
     if "\\" in authority + path:
-        raise AccessDenied("the address holds a backslash, which is read in two ways.")
+        raise AccessDenied("the URL contains a backslash, which makes it ambiguous.")
     host, port, ip = _parse_authority(authority, scheme)
     try:
         target = _normalize_path(path) + normalize_escapes(query if query != "?" else "")
     except UnicodeEncodeError:
-        raise _invalid_url_error(url) from None  # half a character
+        raise _invalid_url_error(url) from None  # a lone surrogate
     return WebAddress(scheme, host, port, target, ip)
 
 
 def _invalid_url_error(text: str) -> ToolRetry:
-    return ToolRetry(f"{text[:200]!a} is no web address.", hint=_EXAMPLE)
+    return ToolRetry(f"{text[:200]!a} is not a valid URL.", hint=_EXAMPLE)
 
 
 def _split_scheme(text: str) -> tuple[str, str]:
-    found = _SCHEME.fullmatch(text)
-    scheme = found[1].lower() if found else ""
-    if found is None or ("." in scheme and scheme not in DEFAULT_PORTS):
-        raise _invalid_url_error(text)  # example.org:80 has a host before its colon
+    match = _SCHEME.fullmatch(text)
+    scheme = match[1].lower() if match else ""
+    if match is None or ("." in scheme and scheme not in DEFAULT_PORTS):
+        raise _invalid_url_error(text)  # in example.org:80 the colon follows a host
     if scheme not in DEFAULT_PORTS:
-        raise AccessDenied(f"'{scheme[:40]}:' addresses are not fetched.", hint=_SCHEME_HINT)
-    if not found[2].startswith("//"):
+        raise AccessDenied(f"'{scheme[:40]}:' URLs cannot be fetched.", hint=_SCHEME_HINT)
+    if not match[2].startswith("//"):
         raise _invalid_url_error(text)
-    return scheme, found[2][2:]
+    return scheme, match[2][2:]
 
 
 def _parse_authority(text: str, scheme: str) -> tuple[str, int, IPAddress | None]:
     if "@" in text:
         raise AccessDenied(
-            "the address holds a user name or a password.",
-            hint="Give it without what stands before '@'.",
+            "the URL contains a user name or a password.",
+            hint="Remove the part before '@'.",
         )
-    bracketed, bracket, behind = text.rpartition("]")
+    bracketed, bracket, rest = text.rpartition("]")
     if bracket:
         ip = _parse_bracketed_ip(bracketed)
-        host, colon, number = str(ip), behind[:1], behind[1:]
+        host, colon, number = str(ip), rest[:1], rest[1:]
         if colon not in {"", ":"}:
             raise _invalid_url_error(text)
         return host, _parse_port(number, scheme), ip
@@ -138,7 +145,7 @@ def _parse_authority(text: str, scheme: str) -> tuple[str, int, IPAddress | None
 def _parse_bracketed_ip(text: str) -> IPv6Address:
     ip = parse_ip(text[1:]) if text.startswith("[") else None
     if not isinstance(ip, IPv6Address) or ip.scope_id is not None:
-        raise ToolRetry("what stands in brackets is no IPv6 address.", hint=_EXAMPLE)
+        raise ToolRetry("the host in brackets is not an IPv6 address.", hint=_EXAMPLE)
     return ip
 
 
@@ -146,55 +153,55 @@ def _parse_port(text: str, scheme: str) -> int:
     if not text:
         return DEFAULT_PORTS[scheme]
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65_536):
-        raise ToolRetry(f"{text[:20]!a} is no port.", hint=_EXAMPLE)
+        raise ToolRetry(f"{text[:20]!a} is not a valid port.", hint=_EXAMPLE)
     return int(text)
 
 
 def parse_host(text: str) -> tuple[str, IPAddress | None]:
-    """A host without brackets in its normal form, and the address that it is, if it is one.
+    """Normalize a host without brackets; also return its IP address if it is one.
 
-    Other scripts become ASCII before the numbers are looked at: full-width digits are digits.
+    Unicode is converted to ASCII before digits are examined: full-width digits are digits.
     """
     if len(text) > MAX_HOST_CHARS:
-        raise ToolRetry("the host's name is too long.", hint=_EXAMPLE)
+        raise ToolRetry("the host name is too long.", hint=_EXAMPLE)
     host = text.lower() if text.isascii() else _encode_idna(text)
     host = host.removesuffix(".")
     if ends_in_number(host):
         ip = parse_lenient_ipv4(host)
         if ip is None:
-            raise ToolRetry(f"'{host[:80]}' is no host.", hint=_EXAMPLE)
+            raise ToolRetry(f"'{host[:80]}' is not a valid host.", hint=_EXAMPLE)
         return str(ip), ip
     labels = host.split(".")
     if len(host) > MAX_HOST_CHARS or not all(map(_LABEL.fullmatch, labels)):
-        raise ToolRetry(f"{text[:80]!a} is no host.", hint=_EXAMPLE)
+        raise ToolRetry(f"{text[:80]!a} is not a valid host.", hint=_EXAMPLE)
     return host, None
 
 
 def _encode_idna(host: str) -> str:
     try:
         return idna.encode(host, uts46=True, transitional=False).decode("ascii").lower()
-    except UnicodeError:  # IDNAError is one
-        raise ToolRetry(f"{host[:80]!a} is no host.", hint=_EXAMPLE) from None
+    except UnicodeError:  # base class of IDNAError
+        raise ToolRetry(f"{host[:80]!a} is not a valid host.", hint=_EXAMPLE) from None
 
 
 def _normalize_path(path: str) -> str:
-    """The path without dot segments; the escape of a dot is a dot."""
-    kept: list[str] = []
+    """Remove dot segments from a path. An escaped dot counts as a dot."""
+    result: list[str] = []
     segments = normalize_escapes(path).split("/")[1:]
     for segment in segments:
         if segment == "..":
-            del kept[-1:]
+            del result[-1:]
         elif segment != ".":
-            kept.append(segment)
+            result.append(segment)
     if segments and segments[-1] in {".", ".."}:
-        kept.append("")
-    return "/" + "/".join(kept)
+        result.append("")
+    return "/" + "/".join(result)
 
 
 def normalize_escapes(text: str) -> str:
-    """A path or query with escapes in upper case, and only where they are needed.
+    """Write the escapes of a path or query in upper case, and only where they are needed.
 
-    A stray % is escaped itself. UnicodeEncodeError when there is half a character in it.
+    A stray % is escaped. Raises UnicodeEncodeError if the text contains a lone surrogate.
     """
     return quote(_ESCAPE.sub(_normalize_escape, text), safe=_SAFE)
 
@@ -210,12 +217,12 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[0-9]{1,5})?
 
 
 def is_host(text: str) -> bool:
-    """Is it a Host header as browsers send it: a name or NAME:PORT, in lower case?"""
+    """Return whether the text is a valid Host header: NAME or NAME:PORT, in lower case."""
     return _HOST.fullmatch(text) is not None
 
 
 def is_ip(text: str) -> bool:
-    """Is it an IP address, in its usual spelling?"""
+    """Return whether the text is an IP address in its canonical spelling."""
     try:
         return str(ip_address(text)) == text
     except ValueError:

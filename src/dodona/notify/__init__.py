@@ -1,4 +1,4 @@
-"""What happens, told to whoever listens: events to handlers, notices to agents and users."""
+"""Notifications: events for handlers, and notices for agents and users."""
 
 from __future__ import annotations
 

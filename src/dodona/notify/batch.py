@@ -1,4 +1,4 @@
-"""Events that are told in one notice, and the notice that is made of them."""
+"""Batches of events, and the notice rendered from a batch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dodona.notify import formats
 from dodona.notify.subscriber import Subscriber, event_values
 from dodona.templates import Template
 
-MAX_TEXT_CHARS: Final = 4_000  # characters: it is read again with every request of the run
+MAX_TEXT_CHARS: Final = 4_000  # the notice is sent again with every request of the run
 
-# Whose it was the reader knows; what was said is in the text; a blackboard is not for readers.
+# Fields left out of notices: the owner is known to the reader, the message is in the text, and a
+# blackboard is not meant for readers.
 _OWNER_FIELDS: Final = frozenset({"user_id", "project_id", "run_id"})
 _EXCLUDED_METADATA: Final = _OWNER_FIELDS | {"message", "blackboard"}
 _EXCLUDED_ROW_FIELDS: Final = _OWNER_FIELDS | {"call", "blackboard"}
@@ -26,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Batch:
-    """What one subscriber heard under one key. `since` is when it began, `count` is of all events.
+    """The events of one subscriber under one key; `count` includes deduplicated events.
 
-    `by` is None when the subscriber is gone: then it is told in plain words.
+    `subscriber` is None if the subscriber was removed; the notice then has a plain text.
     """
 
     subscriber: Subscriber | None
@@ -58,7 +59,7 @@ class Batch:
         return self.subscriber is None or self.count >= self.subscriber.batching.max_size
 
     def add(self, event: Event, stored_id: int | None) -> None:
-        """Of events that say the same, the last is shown; all are counted."""
+        """Add an event. Of events with the same dedupe key only the last is kept; all count."""
         if event.dedupe_key:
             self.events = [e for e in self.events if e.dedupe_key != event.dedupe_key]
         self.events.append(event)
@@ -68,13 +69,13 @@ class Batch:
 
     def is_window_over(self, now: float) -> bool:
         window = self.subscriber.window_seconds if self.subscriber else 0
-        # A clock that was set back must not hold it for ever.
+        # A clock that was set back must not hold the batch forever.
         return now - self.started_at >= window or now < self.started_at
 
     def build_notice(self) -> Notice | None:
-        """What is told; None when its template has nothing to say of these."""
-        text, shown = self._render_texts()
-        if not text.strip() and not shown.strip():
+        """Render the notice; None if the template renders to nothing."""
+        text, user_text = self._render_texts()
+        if not text.strip() and not user_text.strip():
             return None
         last = self.events[-1]
         metadata = {
@@ -88,7 +89,7 @@ class Batch:
             severity=self.severity,
             point=self.point,
             text=_truncate(text),
-            user_text=_truncate(shown),
+            user_text=_truncate(user_text),
             system_type=self.subscriber.system_type if self.subscriber else self.subscriber_id,
             metadata=metadata,
             is_persistent=self.subscriber.is_persistent if self.subscriber else True,
@@ -119,7 +120,7 @@ class Batch:
         )
 
     def _render_texts(self) -> tuple[str, str]:
-        """For the model, and for people."""
+        """Render the text for the model and the text for users."""
         if self.subscriber is None:
             return self._plain_text(), self._plain_text()
         events = [event_values(event) for event in self.events]
@@ -130,10 +131,10 @@ class Batch:
             "count": self.count,
         }
         text = self._render(self.subscriber.template, values, formats.format_for_model)
-        people = self.subscriber.user_template or self.subscriber.template
-        if people is self.subscriber.template and not people.uses_variable("rows"):
+        user_template = self.subscriber.user_template or self.subscriber.template
+        if user_template is self.subscriber.template and not user_template.uses_variable("rows"):
             return text, text
-        return text, self._render(people, values, formats.format_for_people)
+        return text, self._render(user_template, values, formats.format_for_people)
 
     def _render(
         self, template: Template, values: Mapping[str, Any], format_rows: Callable[[Any], str]
@@ -142,7 +143,7 @@ class Batch:
             rows = {"rows": format_rows(self._rows())} if template.uses_variable("rows") else {}
             return template.render({**values, **rows}).strip()
         except ConfigError as error:
-            _log.warning("subscriber %s: its template fails: %s", self.subscriber_id, error)
+            _log.warning("subscriber %s: the template failed: %s", self.subscriber_id, error)
             return self._plain_text()
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -157,9 +158,9 @@ class Batch:
 
     def _plain_text(self) -> str:
         last = self.events[-1]
-        said = last.payload.get("message")
-        told = f"{last.type}: {said}" if isinstance(said, str) and said else last.type
-        return f"{told} ({self.count} times)" if self.count > 1 else told
+        message = last.payload.get("message")
+        text = f"{last.type}: {message}" if isinstance(message, str) and message else last.type
+        return f"{text} ({self.count} times)" if self.count > 1 else text
 
 
 def _truncate(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Events that wait to be told: in order, and never more than a number of them."""
+"""A bounded, ordered buffer of events that wait for dispatch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EVENTS_LOST: Final = "events.lost"
 
 @dataclass(slots=True)
 class Cause:
-    """The type of an event that nobody here set off, and how many it has set off since."""
+    """The type of an external event, and the number of events that handlers emitted for it."""
 
     type: str
     cascade_count: int = 0
 
 
 class QueuedEvent(NamedTuple):
-    """`number` is the place in the order of all; `cause` is None for what came from outside."""
+    """An event in the buffer: `number` orders all events, `cause` is None for external events."""
 
     number: int
     event: Event
@@ -31,7 +31,7 @@ class QueuedEvent(NamedTuple):
 
 
 class EventBuffer:
-    """Full, it drops the oldest of the least severe, and tells how many those were."""
+    """When full, drops the oldest of the least severe events and reports how many were lost."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -40,7 +40,7 @@ class EventBuffer:
             deque[QueuedEvent]() for _ in Severity
         )
         self._lost_by_user: Counter[str | None] = Counter()
-        self.dropped = 0  # so far
+        self.dropped = 0  # in total
 
     def __bool__(self) -> bool:
         return self._size > 0
@@ -55,18 +55,18 @@ class EventBuffer:
         self.dropped += 1
 
     def drain(self) -> deque[QueuedEvent]:
-        """All that waits, in order; before it, how many were lost, to each user their own."""
-        taken = deque(self._loss_events())
-        # Each is sorted already, and no number is there twice: this only merges them.
-        taken.extend(sorted(chain.from_iterable(self._by_severity)))
+        """Remove and return all events in order, preceded by one `events.lost` per user."""
+        drained = deque(self._loss_events())
+        # Each queue is already sorted and numbers are unique, so this only merges them.
+        drained.extend(sorted(chain.from_iterable(self._by_severity)))
         for queue in self._by_severity:
             queue.clear()
         self._size = 0
-        return taken
+        return drained
 
     def _loss_events(self) -> Iterable[QueuedEvent]:
         lost, self._lost_by_user = self._lost_by_user, Counter()
         for user_id, count in lost.items():
             owner = {} if user_id is None else {"user_id": user_id}
-            told = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})
-            yield QueuedEvent(maxsize, told, None)  # for all who listen by now
+            event = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})
+            yield QueuedEvent(maxsize, event, None)  # for all current listeners

@@ -1,11 +1,12 @@
-"""The event bus: what happens is told to whoever listens, and nobody who tells it ever waits.
+"""The event bus: dispatches events to handlers and subscribers. Emitting never blocks.
 
-What is emitted is told when the callback of the event loop that emitted it is over: so a tick is
-over before anybody acts on it. Until then it waits in a buffer, which has an end. Handlers are
-called one after the other, by priority. A subscriber reads in its own time: up to a number of
-events are kept for it, then it loses the oldest, and is told how many in their place.
+An event is dispatched after the event loop callback that emitted it has returned, so a tick is
+complete before a handler reacts to it. Until then it waits in a bounded buffer. Handlers are
+called one after the other, by priority. A subscriber reads at its own pace from a bounded queue;
+when the queue is full it loses the oldest events and receives an `events.lost` event instead.
 
-Everything here happens in the thread of the event loop; where none runs, events are told at once.
+Everything runs in the thread of the event loop; without a running loop, events are dispatched
+immediately.
 """
 
 from __future__ import annotations
@@ -31,32 +32,31 @@ _log = logging.getLogger(__name__)
 
 _SUBSCRIPTION_CAPACITY = 1000
 _BUFFER_CAPACITY = 10_000
-_DISPATCH_BATCH_SIZE = 500  # events told before others get their turn on the event loop
-# Handlers may emit, and so set off others; past this, they set off each other for ever.
+_DISPATCH_BATCH_SIZE = 500  # events dispatched before other callbacks of the event loop run
+# Handlers may emit events that trigger other handlers; beyond this they form an endless loop.
 _MAX_CASCADE = 1000
-_MAX_CACHED_TYPES = (
-    1024  # rules make up types of their own: what is known of them is forgotten then
-)
+# Rules can define new event types, so the cache is cleared when it is full.
+_MAX_CACHED_TYPES = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Listener:
-    """One who listens. `user_id` is the only user whose events it hears; None hears them all."""
+    """A handler and its filter. It receives the events of `user_id` only, or all for None."""
 
     handler: Handler
     types: tuple[str, ...]
     user_id: str | None
     priority: int
-    first_number: int  # the number of the first event that it may hear
+    first_number: int  # the number of the first event that it may receive
 
     def matches_type(self, type_: str) -> bool:
         return matches(self.types, type_)
 
 
 class Subscription:
-    """The events of one subscriber, in the order in which they happened.
+    """The events of one subscriber, in order.
 
-    It ends when the bus is closed and all that was kept has been read.
+    The iteration ends when the bus is closed and all queued events have been read.
     """
 
     def __init__(self, capacity: int, on_loss: Callable[[], None]) -> None:
@@ -64,7 +64,7 @@ class Subscription:
         self._on_loss = on_loss
         self._events: deque[Event] = deque()
         self._lost_count = 0
-        self._ready = asyncio.Event()  # something is there to read, or nothing ever will be
+        self._ready = asyncio.Event()  # set if there are events to read, or the bus is closed
         self._is_closed = False
 
     def put(self, event: Event) -> None:
@@ -95,9 +95,10 @@ class Subscription:
 
 
 class Bus:
-    """One for a process.
+    """The event bus of a process.
 
-    `room` is how many events may wait to be told, `kept` how far a subscriber may fall behind.
+    `buffer_capacity` limits the events that wait for dispatch, `subscription_capacity` the events
+    that wait for one subscriber.
     """
 
     def __init__(
@@ -107,24 +108,24 @@ class Bus:
         subscription_capacity: int = _SUBSCRIPTION_CAPACITY,
     ) -> None:
         if subscription_capacity < 1 or buffer_capacity < 1:
-            raise ValueError("a bus, and a subscriber, must be able to hold an event")
+            raise ValueError("the capacities of a bus must be at least 1")
         self._subscription_capacity = subscription_capacity
         self._listeners: list[_Listener] = []  # by priority
         self._by_type: dict[str, tuple[_Listener, ...]] = {}
         self._subscriptions: set[Subscription] = set()
         self._buffer = EventBuffer(buffer_capacity)
         self._number = 0
-        self._subscription_losses = 0  # by subscribers that were too slow, all together
-        self._drained: deque[QueuedEvent] = deque()  # out of the buffer: told next
-        self._cause: Cause | None = None  # of what handlers are just told
+        self._subscription_losses = 0  # events lost by all slow subscribers together
+        self._drained: deque[QueuedEvent] = deque()  # from the buffer, dispatched next
+        self._cause: Cause | None = None  # of the event being dispatched
         self._scheduled: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     def emit(self, event: Event) -> None:
-        """Have it told to whoever listens now. Never raises, never waits; events keep their order.
+        """Queue an event for all current listeners. Never raises, never blocks; keeps the order.
 
-        When too many wait, the oldest of the least severe are dropped, and `events.lost` says how
-        many.
+        If the buffer is full, the oldest of the least severe events are dropped, and
+        `events.lost` reports how many.
         """
         if self._is_closed:
             return
@@ -143,10 +144,10 @@ class Bus:
         user_id: str | None,
         priority: int = 0,
     ) -> Callable[[], None]:
-        """Call a function for each event from now on; call what is returned to stop that.
+        """Call a function for each event from now on. Return a function that removes it.
 
-        Of several, the one with the highest priority is called first, then who came first. Its
-        errors are logged, and harm nobody else.
+        Handlers are called by descending priority, then in order of registration. Exceptions are
+        logged and do not affect other handlers.
         """
         listener = _Listener(handler, _check_patterns(types), user_id, priority, self._number + 1)
         insort(self._listeners, listener, key=lambda each: -each.priority)
@@ -157,9 +158,9 @@ class Bus:
     async def subscribe(
         self, *, types: tuple[str, ...] = ALL_TYPES, user_id: str | None
     ) -> AsyncGenerator[Subscription]:
-        """The events from now on: a user's own, or with None everybody's.
+        """Subscribe to the events of a user from now on, or of all users for None.
 
-        What belongs to no user is for None only.
+        Events without a user are delivered only to subscriptions for None.
         """
         subscription = Subscription(self._subscription_capacity, self._count_loss)
         stop = self.add_handler(subscription.put, types=types, user_id=user_id)
@@ -174,11 +175,11 @@ class Bus:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How many events were dropped so far: out of the buffer, before slow subscribers."""
+        """The number of events dropped so far: from the buffer, and by slow subscribers."""
         return {"buffer": self._buffer.dropped, "subscriber": self._subscription_losses}
 
     def close(self) -> None:
-        """Tell what waits, and nothing more. Subscriptions end when what they hold was read."""
+        """Dispatch waiting events and stop. Subscriptions end when their queue has been read."""
         if self._cause is None:
             self._dispatch_all()
         self._is_closed = True
@@ -208,7 +209,7 @@ class Bus:
             pass
 
     def _dispatch_up_to(self, limit: int) -> bool:
-        """Tell the next ones; are there more?"""
+        """Dispatch the next events. Return whether there are more."""
         try:
             for _ in range(limit):
                 if not self._drained:
@@ -225,21 +226,21 @@ class Bus:
     def _dispatch(self, number: int, event: Event) -> None:
         owner = event.payload.get("user_id")
         for listener in self._listeners_for(event.type):
-            is_ours = listener.user_id is None or listener.user_id == owner
-            if is_ours and number >= listener.first_number:
+            is_visible = listener.user_id is None or listener.user_id == owner
+            if is_visible and number >= listener.first_number:
                 try:
                     listener.handler(event)
-                except Exception:  # noqa: BLE001 - a boundary: its bug is nobody else's
+                except Exception:  # noqa: BLE001 - a boundary: other handlers must still run
                     _log.exception("a handler of %s failed", event.type)
 
     def _listeners_for(self, type_: str) -> tuple[_Listener, ...]:
-        known = self._by_type.get(type_)
-        if known is None:
+        cached = self._by_type.get(type_)
+        if cached is None:
             if len(self._by_type) >= _MAX_CACHED_TYPES:
                 self._by_type.clear()
-            known = tuple(listener for listener in self._listeners if listener.matches_type(type_))
-            self._by_type[type_] = known
-        return known
+            cached = tuple(listener for listener in self._listeners if listener.matches_type(type_))
+            self._by_type[type_] = cached
+        return cached
 
     def _remove(self, listener: _Listener) -> None:
         if listener in self._listeners:
@@ -248,16 +249,16 @@ class Bus:
 
 
 def _allow_cascade(cause: Cause) -> bool:
-    """Count another event that handlers emit; past the most, one line says what is the matter."""
+    """Count an event emitted by a handler. Above the limit, log once and return False."""
     cause.cascade_count += 1
     if cause.cascade_count == _MAX_CASCADE + 1:
-        _log.error("handlers of %s set off too much: the rest is dropped", cause.type)
+        _log.error("handlers of %s emit too many events: the rest is dropped", cause.type)
     return cause.cascade_count <= _MAX_CASCADE
 
 
 def _check_patterns(types: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns, if they are some: a typo must not listen to nothing, or to everything."""
+    """Return the patterns. Raise BadRequest for an invalid one, which would match nothing."""
     for pattern in types:
         if not is_pattern(pattern):
-            raise BadRequest(f"{pattern!r:.80} is no pattern of events.", hint=PATTERN_HINT)
+            raise BadRequest(f"{pattern!r:.80} is not a valid event pattern.", hint=PATTERN_HINT)
     return types

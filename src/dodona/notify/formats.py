@@ -1,4 +1,4 @@
-"""What several events have to say, as rows: short for a model, plain for people."""
+"""Formats the payloads of several events as rows: compact for a model, plain for people."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Row = Mapping[str, Any]
 
 
 def format_for_model(rows: Sequence[Row]) -> str:
-    """TOON where that is shorter than compact JSON, which it is of uniform rows."""
+    """Format rows as TOON if that is shorter than compact JSON, as it is for uniform rows."""
     compact = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), default=str)
     toon = _encode_toon(json.loads(compact))
     return toon if toon is not None and len(toon) < len(compact) else compact
 
 
 def format_for_people(rows: Sequence[Row]) -> str:
-    """A line for each."""
+    """Format one line per row."""
     return "\n".join(f"- {_format_row(row)}" for row in rows)
 
 
 @cache
 def toon_encoder() -> Callable[[Any], str]:
-    """What writes TOON. The first call imports it, and so blocks: whoever loads makes it."""
-    from toon_format import encode  # noqa: PLC0415 - `--help` need not wait for it
+    """Return the TOON encoder. The first call imports it and blocks, so call it while loading."""
+    from toon_format import encode  # noqa: PLC0415 - keeps `--help` fast
 
     return encode
 
@@ -36,8 +36,8 @@ def toon_encoder() -> Callable[[Any], str]:
 def _encode_toon(rows: list[Any]) -> str | None:
     try:
         return toon_encoder()(rows)
-    except (ValueError, TypeError, RecursionError) as wrong:
-        _log.warning("rows cannot be written as TOON: %s", wrong)
+    except (ValueError, TypeError, RecursionError) as error:
+        _log.warning("rows cannot be written as TOON: %s", error)
         return None
 
 

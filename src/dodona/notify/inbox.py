@@ -1,7 +1,7 @@
-"""What one run has heard and not told yet.
+"""The pending events and notices of one run.
 
-An event becomes part of a batch for each subscriber that wants it. A batch is told at its point,
-when its window has passed or when it is full; so what happens in between is told at once.
+An event is added to a batch of each subscriber that matches it. A batch is delivered at its
+injection point, when its window has passed or when it is full.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOTICES_LOST: Final = "notices_lost"
 
 
 class SubscriberSource(Protocol):
-    """The subscribers there are now: they may be others with the next event."""
+    """Provides the current subscribers; they may change between events."""
 
     def for_event_type(self, type_: str) -> Sequence[Subscriber]: ...
 
@@ -31,7 +31,10 @@ class SubscriberSource(Protocol):
 
 
 class Inbox:
-    """Of one user, who has turned some subscribers on or off. `clock` tells seconds since 1970."""
+    """The inbox of a run, with the subscribers that its user has enabled or disabled.
+
+    `clock` returns Unix time in seconds.
+    """
 
     def __init__(
         self,
@@ -42,69 +45,70 @@ class Inbox:
         clock: Callable[[], float],
     ) -> None:
         self._subscribers = subscribers
-        # No copies: what a user changes takes effect with the next event.
+        # Not copied: changes by the user take effect with the next event.
         self._disabled = disabled
         self._enabled = enabled
         self._clock = clock
-        self._batches: list[Batch] = []  # in the order in which they began
+        self._batches: list[Batch] = []  # by start time
         self._open_batches: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
         self._scheduled: list[ScheduledNotice] = []
-        self._last_delivered: dict[
-            tuple[str, str], float
-        ] = {}  # when, of those that are then held back
+        # Delivery times of batches with a dedupe window.
+        self._last_delivered: dict[tuple[str, str], float] = {}
         self._lost_count = 0
 
     def receive(self, event: Event) -> None:
-        """Let the subscribers that want it make a notice of an event, or add it to one."""
+        """Add an event to the batches of all subscribers that match it."""
         if self._scheduled:
             values = BoundedValues(_condition_values(event))
             self._release_due(lambda each: each.is_due_with(event, values))
         self._add_event(event, None)
 
     def schedule(self, notices: Iterable[StoredNotice]) -> None:
-        """Tell these too, each when it is due, as if its event happened then.
+        """Schedule stored notices, each delivered when due, as if its event happened then.
 
-        What is too much is left to the next run: it is stored.
+        Notices beyond the limit stay in the store for the next run.
         """
-        known = notice_ids(self._scheduled).union(*(batch.stored_ids for batch in self._batches))
+        seen_ids = notice_ids(self._scheduled).union(*(batch.stored_ids for batch in self._batches))
         for notice in notices:
-            if notice.id in known:
+            if notice.id in seen_ids:
                 continue
-            known.add(notice.id)
+            seen_ids.add(notice.id)
             if is_due_at_once(notice):
                 self._add_event(notice.event, notice.id)
             elif len(self._scheduled) < MAX_SCHEDULED:
                 self._scheduled.append(scheduled_from(notice))
 
     def has_notices(self, *points: InjectionPoint) -> bool:
-        """Does anything wait for one of these points? Its time may not have come."""
-        wanted = {*points, InjectionPoint.IMMEDIATE}
+        """Return whether notices wait for one of these points, even if they are not due yet."""
+        accepted = {*points, InjectionPoint.IMMEDIATE}
         return (
             self._lost_count > 0
-            or any(batch.point in wanted for batch in self._batches)
+            or any(batch.point in accepted for batch in self._batches)
             or any(
-                subscriber.point in wanted
+                subscriber.point in accepted
                 for each in self._scheduled
                 for subscriber in self._subscribers.for_event_type(each.event.type)
             )
         )
 
     def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
-        """Take what is due at these points, the most urgent first.
+        """Remove and return the notices that are due at these points, most urgent first.
 
-        What is immediate is due at any point.
+        Immediate notices are due at any point.
         """
         now = self._clock()
         self._release_due(lambda each: each.is_due_at(now))
-        wanted = {*points, InjectionPoint.IMMEDIATE}
-        due = [b for b in self._batches if b.point in wanted and (is_last or self._is_due(b, now))]
+        accepted = {*points, InjectionPoint.IMMEDIATE}
+        due = [
+            b for b in self._batches if b.point in accepted and (is_last or self._is_due(b, now))
+        ]
         if due:
             self._close_batches(due, now)
-        made = (batch.build_notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
-        return [*self._loss_notices(points), *(notice for notice in made if notice is not None)]
+        notices = (batch.build_notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
+        return [*self._loss_notices(points), *(notice for notice in notices if notice is not None)]
 
     def as_json(self) -> Sequence[Any]:
-        """All that waits; what `restore` takes."""
+        """Return the state of the inbox for `restore`."""
         return [
             *({"batch": batch.as_json()} for batch in self._batches),
             *({"expected": each.as_json()} for each in self._scheduled),
@@ -113,7 +117,7 @@ class Inbox:
         ]
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Hold just this."""
+        """Replace the state of the inbox."""
         self._batches, self._open_batches, self._scheduled = [], {}, []
         self._last_delivered, self._lost_count = {}, 0
         for each in state:
@@ -129,16 +133,16 @@ class Inbox:
                 case {"lost": count}:
                     self._lost_count = count
                 case _:
-                    raise ValueError(f"an inbox cannot hold {each!r:.80}")
+                    raise ValueError(f"invalid inbox state: {each!r:.80}")
 
     def _add_event(self, event: Event, stored_id: int | None) -> None:
-        wanting = self._subscribers.for_event_type(event.type)
-        if not wanting:
+        subscribers = self._subscribers.for_event_type(event.type)
+        if not subscribers:
             return
         values = _condition_values(event)
-        given = BoundedValues(values)  # conditions share what they look at
-        for subscriber in wanting:
-            if self._is_enabled(subscriber) and subscriber.matches_event(event, given):
+        bounded = BoundedValues(values)  # shared by all conditions
+        for subscriber in subscribers:
+            if self._is_enabled(subscriber) and subscriber.matches_event(event, bounded):
                 self._add_to_batch(subscriber, subscriber.dedupe_key(values), event, stored_id)
 
     def _is_enabled(self, subscriber: Subscriber) -> bool:
@@ -164,7 +168,7 @@ class Inbox:
         self._open_batches[batch.subscriber_id, batch.key] = batch
 
     def _drop_least_severe(self) -> None:
-        """Drop the oldest of the least severe. What is stored comes again with the next run."""
+        """Drop the oldest of the least severe batches. Stored notices return in the next run."""
         least = min(self._batches, key=lambda batch: batch.severity.rank)
         self._remove_batches([least])
         self._lost_count += least.count
@@ -172,9 +176,9 @@ class Inbox:
     def _is_due(self, batch: Batch, now: float) -> bool:
         if batch.is_full:
             return True
-        told = self._last_delivered.get((batch.subscriber_id, batch.key))
-        quiet = batch.subscriber.dedupe_seconds if batch.subscriber else 0
-        is_quiet = told is not None and told <= now < told + quiet
+        delivered_at = self._last_delivered.get((batch.subscriber_id, batch.key))
+        quiet_seconds = batch.subscriber.dedupe_seconds if batch.subscriber else 0
+        is_quiet = delivered_at is not None and delivered_at <= now < delivered_at + quiet_seconds
         return batch.is_window_over(now) and not is_quiet
 
     def _close_batches(self, due: Iterable[Batch], now: float) -> None:
@@ -183,7 +187,7 @@ class Inbox:
             if batch.subscriber and batch.subscriber.dedupe_seconds:
                 self._last_delivered[batch.subscriber_id, batch.key] = now
         if len(self._last_delivered) > MAX_BATCHES:
-            # The first to be forgotten are those that were told first.
+            # Forget the oldest deliveries first.
             self._last_delivered = dict(list(self._last_delivered.items())[-MAX_BATCHES:])
 
     def _remove_batches(self, batches: Iterable[Batch]) -> None:
@@ -203,7 +207,7 @@ class Inbox:
     def _loss_notices(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
         lost, self._lost_count = self._lost_count, 0
         if lost:
-            text = f"{lost} events were dropped before they could be told: too many came at once."
+            text = f"{lost} events were dropped because too many arrived at once."
             yield Notice(
                 subscriber="inbox",
                 event_type=EVENTS_LOST,
@@ -217,6 +221,6 @@ class Inbox:
 
 
 def _condition_values(event: Event) -> Mapping[str, Any]:
-    """As filters, keys and conditions know it."""
+    """Return the variables for filters, keys and conditions."""
     values = event_values(event)
     return {"event": values, "payload": values["payload"]}

@@ -1,4 +1,4 @@
-"""The subscribers of some folders, shipped and the users' own, as the files are now."""
+"""The current subscribers: the built-in ones and those in the users' folders."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from dodona.notify.subscriber import Subscriber, read_subscriber
 
 BUILTIN_SUBSCRIBERS: Final = Path(__file__).parent / "subscribers"
 
-_MAX_CACHED_TYPES: Final = (
-    1024  # rules make up types of their own: what is known of them is forgotten
-)
+# Rules can define new event types, so the cache is cleared when it is full.
+_MAX_CACHED_TYPES: Final = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class _SubscriberSet:
-    """Subscribers that do not change: another set takes the place of this one."""
+    """An immutable set of subscribers; a reload replaces the whole set."""
 
     def __init__(self, by_id: Mapping[str, Subscriber], problems: Sequence[DodonaError]) -> None:
         self.by_id = by_id
@@ -33,22 +32,22 @@ class _SubscriberSet:
         self._by_type: dict[str, tuple[Subscriber, ...]] = {}
 
     def for_event_type(self, type_: str) -> tuple[Subscriber, ...]:
-        known = self._by_type.get(type_)
-        if known is None:
+        cached = self._by_type.get(type_)
+        if cached is None:
             if len(self._by_type) >= _MAX_CACHED_TYPES:
                 self._by_type.clear()
-            known = tuple(each for each in self.by_id.values() if each.matches_type(type_))
-            self._by_type[type_] = known
-        return known
+            cached = tuple(each for each in self.by_id.values() if each.matches_type(type_))
+            self._by_type[type_] = cached
+        return cached
 
 
 class SubscriberRegistry:
-    """Those that are shipped, and those of the folders; see `documents.following` for `*`.
+    """The built-in subscribers and those in `folders`; see `documents.watch_folders` for `*`.
 
-    `skipped` tells, at each load, which of the folders are not to be used.
+    `skipped_folders` returns, at each load, the folders to ignore.
 
-    Nothing is there before `load`. Inboxes that were made before use what is loaded, from the next
-    event on.
+    The registry is empty before `load`. Existing inboxes use newly loaded subscribers from the
+    next event on.
     """
 
     def __init__(
@@ -65,9 +64,9 @@ class SubscriberRegistry:
         self._current = _SubscriberSet({}, ())
 
     def load(self) -> None:
-        """Read the files; those with mistakes are left out, and told by `problems`. It blocks."""
+        """Read the files (blocking). Files with errors are skipped and listed in `problems`."""
         toon_encoder()
-        found: dict[str, Subscriber] = {}
+        loaded: dict[str, Subscriber] = {}
         problems: list[DodonaError] = []
         skipped = self._skipped_folders()
         for file in list_files(self._folders):
@@ -75,47 +74,47 @@ class SubscriberRegistry:
                 continue
             try:
                 subscriber = read_subscriber(file)
-                _check_unique_id(subscriber, found)
-                found[subscriber.id] = subscriber
+                _check_unique_id(subscriber, loaded)
+                loaded[subscriber.id] = subscriber
             except DodonaError as error:
                 problems += error.problems()
-        self._current = _SubscriberSet(found, tuple(problems))
+        self._current = _SubscriberSet(loaded, tuple(problems))
 
     def reload(self) -> None:
-        """The same, and say in the log what is wrong since. It blocks."""
+        """Load again (blocking), and log new problems."""
         before = self.problems()
         self.load()
         for problem in self.problems():
             if problem not in before:
-                _log.warning("a subscriber is left out: %s", problem)
+                _log.warning("skipped a subscriber: %s", problem)
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[SubscriberRegistry]:
-        """Load, and follow the folders until the block ends."""
+        """Load the subscribers, and reload them on changes until the block ends."""
         async with watch_folders(self._folders, self.reload):
             yield self
 
     def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """An inbox of a user who has turned these off or on; core ones stay on.
+        """Create an inbox with these subscribers disabled or enabled; core ones stay on.
 
-        Whoever changes these collections changes what the inbox does.
+        The collections are not copied: later changes affect the inbox.
         """
         return Inbox(self, disabled=disabled, enabled=enabled, clock=self._clock)
 
     def list(self) -> Sequence[Mapping[str, Any]]:
-        """Each with id, name, description, events, core, enabled (by default) and file."""
+        """List the subscribers with id, name, description, events, core, enabled and file."""
         return [each.as_json() for each in self._current.by_id.values()]
 
     def problems(self) -> Sequence[str]:
-        """What is wrong with files that were not taken."""
+        """Return the problems of skipped files as text."""
         return tuple(str(each) for each in self._current.problems)
 
     def errors(self) -> Sequence[DodonaError]:
-        """The same, with their places."""
+        """Return the problems of skipped files, with their locations."""
         return self._current.problems
 
     def for_event_type(self, type_: str) -> Sequence[Subscriber]:
-        """Those that may want an event of this type."""
+        """Return the subscribers that may match an event of this type."""
         return self._current.for_event_type(type_)
 
     def get(self, id_: str) -> Subscriber | None:
@@ -126,7 +125,7 @@ def _check_unique_id(subscriber: Subscriber, loaded: Mapping[str, Subscriber]) -
     other = loaded.get(subscriber.id)
     if other is not None:
         raise ConfigError(
-            f"there is a subscriber '{subscriber.id}' already, in {other.file}.",
+            f"subscriber '{subscriber.id}' already exists in {other.file}.",
             where=SourceLocation(subscriber.file),
-            hint="Give this one another id.",
+            hint="Choose another id.",
         )

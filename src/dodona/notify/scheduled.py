@@ -1,4 +1,4 @@
-"""Notices that wait for their moment: a time, a call of a tool, an event like this one."""
+"""Deferred notices that wait for a time, a tool call or an event."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScheduledNotice:
-    """A stored notice whose moment has not come."""
+    """A stored notice that is not due yet."""
 
     id: int
     event: Event
@@ -30,7 +30,7 @@ class ScheduledNotice:
         return self.due.until is DeferUntil.TIME and (self.due.at is None or now >= self.due.at)
 
     def is_due_with(self, event: Event, values: Mapping[str, Any]) -> bool:
-        """Is this the event that it waits for?"""
+        """Return whether this is the event that the notice waits for."""
         if self.due.until is DeferUntil.TOOL:
             return (
                 event.type.startswith(_TOOL_CALL_PREFIX)
@@ -40,7 +40,7 @@ class ScheduledNotice:
             return False
         try:
             return self.condition.holds(values)
-        except ConditionFailed:  # most events have not what it asks for
+        except ConditionFailed:  # most events lack the fields that the condition uses
             return False
 
     def as_json(self) -> dict[str, Any]:
@@ -54,14 +54,17 @@ class ScheduledNotice:
 
 
 def scheduled_from(notice: StoredNotice) -> ScheduledNotice:
+    """Build a scheduled notice from a stored one."""
     return _build_scheduled(notice.id, notice.event, notice.due)
 
 
 def is_due_at_once(notice: StoredNotice) -> bool:
+    """Return whether the notice is due as soon as the session starts."""
     return notice.due.until is DeferUntil.SESSION
 
 
 def notice_ids(notices: Iterable[ScheduledNotice]) -> set[int]:
+    """Return the ids of the notices."""
     return {each.id for each in notices}
 
 
@@ -73,6 +76,6 @@ def _build_scheduled(id_: int, event: Event, due: Deferral) -> ScheduledNotice:
             id_, event, due, compile_condition(due.condition, names=EVENT_VARIABLES)
         )
     except ConfigError as error:
-        # It was checked when it was made: this is another version's. Better told than kept.
-        _log.warning("notice %d waits for what is no condition, and is told now: %s", id_, error)
+        # The condition was valid in another version. Delivering early beats never delivering.
+        _log.warning("notice %d has an invalid condition and is delivered now: %s", id_, error)
         return ScheduledNotice(id_, event, Deferral(DeferUntil.TIME))

@@ -1,4 +1,4 @@
-"""A subscriber: which events it wants, how they are gathered, and what is told of them when.
+"""Subscribers: which events they match, how events are batched, and the notice they produce.
 
 [subscriber]
 id = "tool_failure"
@@ -31,26 +31,26 @@ from dodona.core.events import PATTERN_HINT, Event, Severity, is_pattern, matche
 from dodona.documents import NonEmptyStrings, Section, field_error, read_document
 from dodona.templates import Template
 
-# What conditions and dedupe keys know; templates of texts know the whole batch.
+# The variables of text templates; conditions and dedupe keys only have EVENT_VARIABLES.
 BATCH_VARIABLES: Final = ("events", "event", "count", "payload", "rows")
 
 PRIORITIES: Final = ("low", "normal", "high", "critical")
 
-_ID_HINT: Final = "A small letter, then at most 63 of small letters, digits, _ and -."
+_ID_HINT: Final = "A lowercase letter, then at most 63 lowercase letters, digits, _ or -."
 
 _log = logging.getLogger(__name__)
 
 
 def _check_id(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", text):
-        raise field_error("is no id", _ID_HINT)
+        raise field_error("is not a valid id", _ID_HINT)
     return text
 
 
 def _check_patterns(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts or ("",):
         if not is_pattern(text):
-            raise field_error(f"has what is no pattern of events: '{text:.80}'", PATTERN_HINT)
+            raise field_error(f"contains an invalid event pattern: '{text:.80}'", PATTERN_HINT)
     return texts
 
 
@@ -80,98 +80,100 @@ def _check_template(text: str, names: tuple[str, ...]) -> str:
 
 def _as_field_error(error: ConfigError) -> Exception:
     line = error.where.line if error.where else 0
-    return field_error(f"is wrong: {error.message.rstrip('.')}", error.hint, line=line)
+    return field_error(f"is invalid: {error.message.rstrip('.')}", error.hint, line=line)
 
 
 class SubscriberSection(Section):
-    """Which subscriber this is."""
+    """The identity of the subscriber."""
 
     id: Annotated[str, AfterValidator(_check_id)] = Field(description=_ID_HINT)
-    name: str = Field(default="", description="What people call it; its default is the id.")
-    description: str = Field(default="", description="What it tells.")
-    version: str = Field(default="1", description="Of this file.")
-    enabled: bool = Field(default=True, description="Is it on for those who say nothing?")
-    core: bool = Field(default=False, description="A user cannot turn it off.")
+    name: str = Field(default="", description="The display name. Default: the id.")
+    description: str = Field(default="", description="The content of its notices.")
+    version: str = Field(default="1", description="The version of this file.")
+    enabled: bool = Field(default=True, description="Whether it is on by default.")
+    core: bool = Field(default=False, description="Users cannot turn it off.")
 
 
 class EventsSection(Section):
-    """What it wants to hear."""
+    """The events that it matches."""
 
     types: Annotated[NonEmptyStrings, AfterValidator(_check_patterns)] = Field(
         description="Patterns: `tool.call.failure`, `tool.*`, `budget.*.warning`, `*`."
     )
     severity: Literal["debug", "info", "warning", "error", "critical"] = Field(
-        default="debug", description="The least."
+        default="debug", description="The minimum severity."
     )
     filter: Annotated[str, AfterValidator(_check_condition)] | None = Field(
-        default=None, description="A condition in CEL over `event` and `payload`."
+        default=None, description="A CEL condition over `event` and `payload`."
     )
 
 
 class BatchingSection(Section):
-    """How events become one notice."""
+    """How events are combined into one notice."""
 
     window_ms: int = Field(
-        default=0, ge=0, le=3_600_000, description="How long a batch waits for more."
+        default=0, ge=0, le=3_600_000, description="How long a batch waits for more events."
     )
-    max_size: int = Field(default=50, ge=1, le=200, description="With so many it waits no longer.")
+    max_size: int = Field(
+        default=50, ge=1, le=200, description="A batch with this many events waits no longer."
+    )
     dedupe_key: Annotated[str, AfterValidator(_check_event_template)] = Field(
         default="",
-        description="A template over `event` and `payload`: events with the same text make one "
+        description="A template over `event` and `payload`. Events with the same key share a "
         "batch.",
     )
     dedupe_window_ms: int = Field(
         default=0,
         ge=0,
         le=86_400_000,
-        description="How long after a notice the next with the same key is held back.",
+        description="How long after a notice the next one with the same key is held back.",
     )
 
 
 class OutputSection(Section):
-    """What is told, and when."""
+    """The notice, and when it is delivered."""
 
     template: Annotated[str, AfterValidator(_check_batch_template)] = Field(
-        description="For the model, in Jinja2: `events`, `event` (the last), `count`, `payload` "
-        "(of the last) and `rows` (all payloads, written short)."
+        description="The text for the model, a Jinja2 template over `events`, `event` (the last), "
+        "`count`, `payload` (of the last) and `rows` (all payloads, in compact form)."
     )
     shown: Annotated[str, AfterValidator(_check_batch_template)] | None = Field(
-        default=None, description="The same for people; its default is what the model reads."
+        default=None, description="The text for users. Default: the text for the model."
     )
     priority: Literal["low", "normal", "high", "critical", "event"] = Field(
         default="normal",
-        description="What is told first; `event` is what the payload's `priority` says.",
+        description="The order of delivery; `event` uses the `priority` of the payload.",
     )
     inject_at: Literal["immediate", "turn_start", "after_tool", "turn_end"] = Field(
-        default="turn_start", description="Where in a turn."
+        default="turn_start", description="When in a turn it is delivered."
     )
     system_type: str = Field(
-        default="", description="The kind of the `system` chunk; its default is the id."
+        default="", description="The kind of the `system` chunk. Default: the id."
     )
-    keep: bool = Field(default=True, description="Does it stay with the exchange?")
+    keep: bool = Field(default=True, description="Whether it is stored with the exchange.")
 
 
 class SubscriberFile(Section):
-    """The whole file."""
+    """A subscriber file."""
 
-    subscriber: SubscriberSection = Field(description="Which subscriber this is.")
-    events: EventsSection = Field(description="What it wants to hear.")
+    subscriber: SubscriberSection = Field(description="The identity of the subscriber.")
+    events: EventsSection = Field(description="The events that it matches.")
     batching: BatchingSection = Field(
-        default=BatchingSection(), description="How events become one notice."
+        default=BatchingSection(), description="How events are combined into one notice."
     )
-    output: OutputSection = Field(description="What is told, and when.")
+    output: OutputSection = Field(description="The notice, and when it is delivered.")
 
 
 class Subscriber:
-    """One file's, ready for use."""
+    """A subscriber that was loaded from a file, ready for use."""
 
     def __init__(self, config: SubscriberFile, file: str) -> None:
-        about, output = config.subscriber, config.output
-        self.id, self.file = about.id, file
-        self.section, self.batching = about, config.batching
+        section, output = config.subscriber, config.output
+        self.id, self.file = section.id, file
+        self.section, self.batching = section, config.batching
         self.types = config.events.types
         self.point = InjectionPoint(output.inject_at)
-        self.system_type = output.system_type or about.id
+        self.system_type = output.system_type or section.id
         self.is_persistent = output.keep
         self.window_seconds = config.batching.window_ms / 1000
         self.dedupe_seconds = config.batching.dedupe_window_ms / 1000
@@ -190,7 +192,7 @@ class Subscriber:
         return matches(self.types, type_)
 
     def matches_event(self, event: Event, values: Mapping[str, Any]) -> bool:
-        """Does it pass the severity and the filter? One that cannot be evaluated does not hold."""
+        """Return whether the event passes severity and filter. A filter that fails is false."""
         if event.severity.rank < self._min_severity_rank:
             return False
         if self._filter is None:
@@ -202,7 +204,7 @@ class Subscriber:
             return False
 
     def dedupe_key(self, values: Mapping[str, Any]) -> str:
-        """The same for events that make one batch."""
+        """Return the dedupe key; events with the same key share a batch."""
         if self._key_template is None:
             return ""
         try:
@@ -212,9 +214,9 @@ class Subscriber:
             return ""
 
     def urgency(self, event: Event) -> int:
-        """The higher the sooner."""
-        said = event.payload.get("priority") if self._priority == "event" else self._priority
-        return PRIORITIES.index(said) if said in PRIORITIES else PRIORITIES.index("normal")
+        """Return the urgency of an event; higher values are delivered first."""
+        priority = event.payload.get("priority") if self._priority == "event" else self._priority
+        return PRIORITIES.index(priority if priority in PRIORITIES else "normal")
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -229,21 +231,21 @@ class Subscriber:
             "file": self.file,
         }
 
-    def _warn_once(self, what: str, error: Exception) -> None:
-        # Once: it would be said with every event, of which there may be thousands.
+    def _warn_once(self, part: str, error: Exception) -> None:
+        # Once, because the same warning would repeat for thousands of events.
         if not self._has_warned:
-            _log.warning("subscriber %s: %s fails: %s", self.id, what, error)
+            _log.warning("subscriber %s: %s failed: %s", self.id, part, error)
         self._has_warned = True
 
 
 def read_subscriber(file: Path) -> Subscriber:
-    """What a file says; raises every mistake in it. It blocks."""
+    """Read a subscriber file (blocking). Raise ConfigError with all problems."""
     document = read_document(file, label="the subscriber")
     return Subscriber(document.validate(SubscriberFile), str(file))
 
 
 def event_values(event: Event) -> dict[str, Any]:
-    """An event as templates and conditions know it."""
+    """Return an event as the variables of templates and conditions."""
     return {
         "type": event.type,
         "source": event.source,

@@ -1,4 +1,4 @@
-"""Rules: TOML files that say what shall happen when something happens."""
+"""Rules: TOML files that define an action for an event."""
 
 from __future__ import annotations
 

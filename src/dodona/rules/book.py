@@ -1,4 +1,4 @@
-"""The rules there are: shipped ones, those of folders, and those that packs bring."""
+"""The rule book: built-in rules, rules in folders, and rules of packs."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ from dodona.trees.runtime.registry import Registry
 BUILTIN_RULES: Final = Path(__file__).parent / "shipped"
 
 _log = logging.getLogger(__name__)
-_MAX_CACHED_TYPES: Final = (
-    1024  # rules make up types of their own: what is known of them is forgotten then
-)
+# Rules can define new event types, so the cache is cleared when it is full.
+_MAX_CACHED_TYPES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _RuleSet:
-    """What was read at one time. It is replaced as a whole, so that no event sees two."""
+    """All rules of one load. A reload replaces the whole set, so that no event sees a mixture."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     packs: Mapping[str, Pack] = field(default_factory=dict[str, Pack])
     problems: tuple[DodonaError, ...] = ()
     by_type: dict[str, tuple[Rule, ...]] = field(default_factory=dict[str, tuple[Rule, ...]])
-    logged_failures: set[str] = field(default_factory=set[str])  # what has been logged
+    logged_failures: set[str] = field(default_factory=set[str])  # ids of rules
 
     def for_event_type(self, event_type: str) -> tuple[Rule, ...]:
-        """The rules that want such an event, the most urgent first."""
-        known = self.by_type.get(event_type)
-        if known is None:
+        """Return the rules for this event type, highest priority first."""
+        cached = self.by_type.get(event_type)
+        if cached is None:
             if len(self.by_type) >= _MAX_CACHED_TYPES:
                 self.by_type.clear()
-            wanting = (rule for rule in self.rules.values() if rule.listens_to(event_type))
-            known = tuple(sorted(wanting, key=lambda rule: (-rule.section.priority, rule.id)))
-            self.by_type[event_type] = known
-        return known
+            matching = (rule for rule in self.rules.values() if rule.listens_to(event_type))
+            cached = tuple(sorted(matching, key=lambda rule: (-rule.section.priority, rule.id)))
+            self.by_type[event_type] = cached
+        return cached
 
 
 class RuleBook:
-    """`folders` hold rules, `packs` hold packs; trees are in a folder `trees` beside each.
+    """All rules. `folders` hold rules, `pack_folders` hold packs.
 
-    To make one reads all files, and so blocks.
+    The trees of a rule folder are in the folder `trees` next to it. The constructor reads all
+    files, so it blocks.
 
-    A file that is wrong is reported, and the others are taken. One that was right before stays
-    as it was then: a slip of the pen must not turn a rule off that denies something.
+    A file with errors is reported and the others are used. If the file was valid before, its last
+    valid version stays in use: a typing error must not turn off a rule that denies something.
     """
 
     def __init__(
@@ -90,62 +90,65 @@ class RuleBook:
         state: Mapping[str, Mapping[str, Any]],
         fired_rules: frozenset[str] = frozenset(),
     ) -> Sequence[RuleAction]:
-        edition = self._rule_set
-        stage = EventInputs(event, context)
-        found: list[RuleAction] = []
-        for rule in edition.for_event_type(event.type):
+        """Return the actions of all enabled rules that match the event, by priority."""
+        rule_set = self._rule_set
+        event_inputs = EventInputs(event, context)
+        actions: list[RuleAction] = []
+        for rule in rule_set.for_event_type(event.type):
             if not rule.is_enabled(overrides) or (rule.section.once and rule.id in fired_rules):
                 continue
             try:
-                scene = stage.for_rule(state.get(rule.pack, {}), rule.parameter_values(overrides))
-                wanted = rule.evaluate(scene)
-            except Exception as wrong:  # noqa: BLE001 - a boundary: a rule harms nobody
-                _log_failure(edition, rule, wrong)
-                found += _fail_closed(rule)
+                inputs = event_inputs.for_rule(
+                    state.get(rule.pack, {}), rule.parameter_values(overrides)
+                )
+                action = rule.evaluate(inputs)
+            except Exception as error:  # noqa: BLE001 - a boundary: other rules must still run
+                _log_failure(rule_set, rule, error)
+                actions += _fail_closed(rule)
             else:
-                found += [wanted] if wanted else []
-        return found
+                actions += [action] if action else []
+        return actions
 
     def list(self) -> Sequence[Mapping[str, Any]]:
         return [rule.as_json() for rule in self._rule_set.rules.values()]
 
     def packs(self) -> Sequence[Pack]:
-        """Those that are used."""
+        """Return the packs in use."""
         return list(self._rule_set.packs.values())
 
     def problems(self) -> Sequence[str]:
         return [str(each) for each in self.errors()]
 
     def errors(self) -> Sequence[DodonaError]:
-        """The same, with their places."""
+        """Return the problems of invalid files, with their locations."""
         return [each for error in self._rule_set.problems for each in error.problems()]
 
     def check_parameters(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
-        """A pack's id takes the settings that all its rules share."""
+        """Check values for a rule, or for the shared settings of a pack if the id is a pack's."""
         check_parameters(rule_id, self._find_parameters(rule_id), parameters)
 
     def _find_parameters(self, rule_id: str) -> Mapping[str, RuleParameter]:
-        edition = self._rule_set
-        if rule_id in edition.rules:
-            return edition.rules[rule_id].parameters
-        if rule_id in edition.packs:
-            return edition.packs[rule_id].settings
-        hint = did_you_mean(rule_id, [*edition.rules, *edition.packs])
+        rule_set = self._rule_set
+        if rule_id in rule_set.rules:
+            return rule_set.rules[rule_id].parameters
+        if rule_id in rule_set.packs:
+            return rule_set.packs[rule_id].settings
+        hint = did_you_mean(rule_id, [*rule_set.rules, *rule_set.packs])
         raise NotFound(f"there is no rule '{rule_id:.80}'.", hint=hint)
 
     def reload(self) -> None:
-        """Read all files again. It blocks; whoever fires meanwhile sees the old rules."""
-        # One after the other: of two at once, the one that read first could be the last to end.
+        """Read all files again (blocking). Events meanwhile see the old rules."""
+        # Serialised: of two concurrent reloads, the one that read older files could finish last.
         with self._reload_lock:
             old, new = self._rule_set, self._load_rule_set()
             self._rule_set = new
-        told = [str(problem) for problem in new.problems]
-        if told and told != [str(problem) for problem in old.problems]:
-            _log.warning("rules that cannot be used:\n%s", "\n".join(told))
+        problems = [str(problem) for problem in new.problems]
+        if problems and problems != [str(problem) for problem in old.problems]:
+            _log.warning("rules with errors:\n%s", "\n".join(problems))
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[RuleBook]:
-        """Follow the files until the block ends."""
+        """Reload the rules on changes until the block ends."""
         watched = [*self._folders, *(folder.parent / "trees" for folder in self._folders)]
         for folder in self._pack_folders:
             watched += [folder / "*", folder / "*" / "rules", folder / "*" / "trees"]
@@ -153,16 +156,16 @@ class RuleBook:
             yield self
 
     def _load_rule_set(self) -> _RuleSet:
-        homes, found, problems = self._rule_folders()
+        folders, packs, problems = self._rule_folders()
         rules: dict[str, Rule] = {}
-        for home in homes:
-            for file in list_files([home.rules]):
+        for folder in folders:
+            for file in list_files([folder.rules]):
                 try:
-                    _add_rule(rules, self._load_rule(file, home))
+                    _add_rule(rules, self._load_rule(file, folder))
                 except DodonaError as error:
                     problems.append(error)
                     self._keep_previous(rules, file)
-        return _RuleSet(rules, found, tuple(problems))
+        return _RuleSet(rules, packs, tuple(problems))
 
     def _load_rule(self, file: Path, folder: RuleFolder) -> Rule:
         try:
@@ -173,34 +176,36 @@ class RuleBook:
             ) from None
 
     def _keep_previous(self, rules: dict[str, Rule], file: Path) -> None:
-        """What the file said when it was last right."""
+        """Keep the last valid version of the file's rule."""
         for rule in self._rule_set.rules.values():
             if rule.file == file:
                 rules.setdefault(rule.id, rule)
 
     def _rule_folders(self) -> tuple[list[RuleFolder], dict[str, Pack], list[DodonaError]]:
-        homes = [RuleFolder(rules=self._builtin, trees=self._builtin / "trees", pack="dodona")]
-        homes += [
+        rule_folders = [
+            RuleFolder(rules=self._builtin, trees=self._builtin / "trees", pack="dodona")
+        ]
+        rule_folders += [
             RuleFolder(rules=folder, trees=folder.parent / "trees", pack="user")
             for folder in self._folders
         ]
-        found: dict[str, Pack] = {}
+        packs: dict[str, Pack] = {}
         problems: list[DodonaError] = []
         for folder in self._pack_folders:
-            there, wrong = load_packs(folder)
-            problems += wrong
-            for pack in there:
-                first = found.setdefault(pack.id, pack)
+            loaded, errors = load_packs(folder)
+            problems += errors
+            for pack in loaded:
+                first = packs.setdefault(pack.id, pack)
                 if first is not pack:
                     problems.append(_duplicate_error("pack", pack.id, pack.folder, first.folder))
         for pack in self._rule_set.packs.values():
-            if pack.id not in found and has_invalid_manifest(pack):
-                found[pack.id] = pack  # as a rule that is wrong now stays as it was
-        homes += [
+            if pack.id not in packs and has_invalid_manifest(pack):
+                packs[pack.id] = pack  # keep the last valid version, as for rules
+        rule_folders += [
             RuleFolder(rules=p.rules, trees=p.trees, pack=p.id, is_pack=True, settings=p.settings)
-            for p in found.values()
+            for p in packs.values()
         ]
-        return homes, found, problems
+        return rule_folders, packs, problems
 
 
 def _add_rule(rules: dict[str, Rule], rule: Rule) -> None:
@@ -211,28 +216,28 @@ def _add_rule(rules: dict[str, Rule], rule: Rule) -> None:
 
 def _duplicate_error(noun: str, name: str, file: Path, first: Path) -> ConfigError:
     return ConfigError(
-        f"{noun} '{name}' exists already.",
+        f"{noun} '{name}' already exists.",
         where=SourceLocation(str(file)),
         hint=f"Choose another id: the first is {first}.",
     )
 
 
 def _fail_closed(rule: Rule) -> list[RuleAction]:
-    """What a rule that guards calls wants when it cannot say: a mistake must not open the door."""
-    said = f"the rule {rule.id} cannot be decided; its operator finds why in the log."
+    """Return the action of a rule that failed: a rule that restricts calls still applies."""
+    reason = f"rule {rule.id} could not be evaluated; see the server log."
     match rule.action:
         case DenySection():
-            return [RuleAction(rule.id, rule.pack, Deny(said))]
+            return [RuleAction(rule.id, rule.pack, Deny(reason))]
         case RequireApprovalSection():
-            return [RuleAction(rule.id, rule.pack, RequireApproval(said))]
+            return [RuleAction(rule.id, rule.pack, RequireApproval(reason))]
         case _:
             return []
 
 
 def _log_failure(rule_set: _RuleSet, rule: Rule, error: Exception) -> None:
-    """Once for each rule: it may be asked many times a second."""
+    """Log the failure of a rule once, because it may recur many times per second."""
     if rule.id in rule_set.logged_failures:
         return
     rule_set.logged_failures.add(rule.id)
-    known = error if isinstance(error, DodonaError) else None
-    _log.warning("rule %s does not fire: %s", rule.id, error, exc_info=None if known else error)
+    traceback = None if isinstance(error, DodonaError) else error
+    _log.warning("rule %s could not be evaluated: %s", rule.id, error, exc_info=traceback)

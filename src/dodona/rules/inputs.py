@@ -1,4 +1,4 @@
-"""What a rule sees when it is asked, and expressions and templates over it."""
+"""The input values of rules, and the expressions and templates over them."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from dodona.core.events import Event
 from dodona.templates import Template
 
 CONTEXT_PARTS: Final = ("turn", "history", "user", "project", "state", "event", "result")
-# As names of their own, a condition converts only the parts that it mentions.
+# Separate names, so that a condition converts only the parts that it uses.
 CONDITION_VARIABLES: Final = (*(f"context.{part}" for part in CONTEXT_PARTS), "params")
-MAX_MESSAGE_CHARS: Final = 4_000  # characters
+MAX_MESSAGE_CHARS: Final = 4_000
 _VALUE_PATH: Final = re.compile(r"(context\.[a-z]+|params)((?:\.[A-Za-z_]\w*)*)", re.ASCII)
-_TEMPLATE_MARKS: Final = re.compile(r"\{[{%#]|\n\Z")  # Jinja takes the last newline away
+_TEMPLATE_MARKS: Final = re.compile(r"\{[{%#]|\n\Z")  # Jinja strips the last newline
 
 
 @dataclass(frozen=True, slots=True)
 class RuleInputs:
-    """`given` is for expressions, `shown` for templates: the same values."""
+    """The same values in two forms: for expressions and for templates."""
 
     condition_values: BoundedValues
     template_values: Mapping[str, Any]
 
 
 class EventInputs:
-    """What all rules see of one event; each adds the state of its pack and its parameters."""
+    """The values of an event that all rules share; each rule adds its state and parameters."""
 
     __slots__ = ("_context", "_shared")
 
     def __init__(self, event: Event, context: Mapping[str, Any]) -> None:
-        told = {
+        event_values = {
             "type": event.type,
             "source": event.source,
             "severity": event.severity.value,
             "payload": event.payload,
         }
-        known = {part: context.get(part, {}) for part in CONTEXT_PARTS}
-        self._context = {**known, "event": context.get("event") or told}
+        parts = {part: context.get(part, {}) for part in CONTEXT_PARTS}
+        self._context = {**parts, "event": context.get("event") or event_values}
         self._shared = BoundedValues(
             {f"context.{part}": self._context[part] for part in CONTEXT_PARTS}
         )
@@ -57,25 +57,26 @@ Renderer: TypeAlias = Callable[[RuleInputs], Any]
 
 
 def text_renderer(text: str) -> Callable[[RuleInputs], str]:
-    """Renders a template. Raises ConfigError for what is none."""
+    """Return a function that renders a template. Raise ConfigError for an invalid template."""
     template = Template(text, names=("context", "params"))
     if not _TEMPLATE_MARKS.search(text):
-        return lambda _: text[:MAX_MESSAGE_CHARS]  # most are plain words
-    return lambda scene: template.render(scene.template_values)[:MAX_MESSAGE_CHARS]
+        return lambda _: text[:MAX_MESSAGE_CHARS]  # most texts have no variables
+    return lambda inputs: template.render(inputs.template_values)[:MAX_MESSAGE_CHARS]
 
 
 def value_renderer(value: Any) -> Renderer:
-    """A text is a template, `{cel = "…"}` an expression; anything else is itself.
+    """Return a function that renders a value of a rule file.
 
-    So a number that an expression comes to stays one.
+    A string is a template, `{cel = "…"}` an expression, and anything else is a constant. An
+    expression keeps the type of its result, such as a number.
     """
     if isinstance(value, str):
         return text_renderer(value)
     if isinstance(value, dict):
         return _table_renderer(cast("dict[str, Any]", value))
     if isinstance(value, list):
-        makers = [value_renderer(each) for each in cast("list[Any]", value)]
-        return lambda scene: [make(scene) for make in makers]
+        renderers = [value_renderer(each) for each in cast("list[Any]", value)]
+        return lambda inputs: [render(inputs) for render in renderers]
     return lambda _: value
 
 
@@ -83,27 +84,27 @@ def _table_renderer(table: dict[str, Any]) -> Renderer:
     source = table.get("cel")
     if table.keys() == {"cel"} and isinstance(source, str):
         return _expression_renderer(source)
-    makers = {key: value_renderer(each) for key, each in table.items()}
-    return lambda scene: {key: make(scene) for key, make in makers.items()}
+    renderers = {key: value_renderer(each) for key, each in table.items()}
+    return lambda inputs: {key: render(inputs) for key, render in renderers.items()}
 
 
 def _expression_renderer(source: str) -> Renderer:
     expression = compile_value(source, names=CONDITION_VARIABLES)
 
-    def evaluated(scene: RuleInputs) -> Any:
-        return bound_value(expression.evaluate(scene.condition_values))
+    def evaluate(inputs: RuleInputs) -> Any:
+        return bound_value(expression.evaluate(inputs.condition_values))
 
     path = _VALUE_PATH.fullmatch(source.strip())
     if path is None:
-        return evaluated
+        return evaluate
 
-    # Most only name a value: to walk there is thirty times cheaper than to ask the library.
-    def walked(scene: RuleInputs) -> Any:
-        value = scene.condition_values[path[1]]
+    # Most expressions only name a value: a direct lookup is thirty times faster than CEL.
+    def look_up(inputs: RuleInputs) -> Any:
+        value = inputs.condition_values[path[1]]
         for key in path[2].split(".")[1:]:
             if not isinstance(value, dict) or key not in value:
-                return evaluated(scene)  # it knows best what is wrong
+                return evaluate(inputs)  # CEL gives the best error message
             value = cast("dict[str, Any]", value)[key]
         return value
 
-    return walked
+    return look_up

@@ -1,4 +1,4 @@
-"""From a file to a rule. A rule that is read can be asked; another says all that is wrong."""
+"""Loads rules from files. A rule that loads can be evaluated; otherwise all problems are raised."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from dodona.trees.language.loader import Loader
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.registry import Registry
 
-TREE_KEYS: Final = ("context", "notify", "deny", "state")  # what the host of a tree knows
+TREE_KEYS: Final = ("context", "notify", "deny", "state")  # set by the host of a tree
 _TOOL_CALL_EVENT: Final = HOOKS["on_tool_call"]
-_MAX_TREE_BYTES: Final = 256 * 1024  # bytes
+_MAX_TREE_BYTES: Final = 256 * 1024
 _BASE_REGISTRY: Final = Registry(KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleFolder:
-    """Where rules come from: their folder, whose they are, and what is beside them.
+    """A source of rules: their folder, their pack, and the folder of their trees.
 
-    Rules of a real pack are called `PACK.ID`, so that two packs never clash.
+    With `is_pack`, rule ids have the form `PACK.ID`, so that packs cannot conflict.
     """
 
     rules: Path
@@ -49,20 +49,20 @@ class RuleFolder:
 
 
 def read_rule(file: Path, folder: RuleFolder, registry: Registry) -> Rule:
-    """The rule in a file. Raises ConfigError with every mistake. It blocks."""
+    """Read a rule file (blocking). Raise ConfigError with all problems."""
     document = read_document(file, label="the rule file")
     model = _select_model(document)
-    found = document.validate(model)
-    mistakes = document.error_builder(model)
-    tree, wrong = _load_tree(found, folder, mistakes, registry)
-    wrong += _cross_checks(found, folder, mistakes)
-    if wrong:
-        raise ConfigError.combine(wrong)
-    rule_id = f"{folder.pack}.{found.rule.id}" if folder.is_pack else found.rule.id
+    rule_file = document.validate(model)
+    error_builder = document.error_builder(model)
+    tree, problems = _load_tree(rule_file, folder, error_builder, registry)
+    problems += _cross_checks(rule_file, folder, error_builder)
+    if problems:
+        raise ConfigError.combine(problems)
+    rule_id = f"{folder.pack}.{rule_file.rule.id}" if folder.is_pack else rule_file.rule.id
     return build_rule(
-        found.rule,
-        found.action,
-        parameters={**(folder.settings or {}), **found.parameters},
+        rule_file.rule,
+        rule_file.action,
+        parameters={**(folder.settings or {}), **rule_file.parameters},
         pack=folder.pack,
         rule_id=rule_id,
         file=file,
@@ -80,31 +80,33 @@ def _select_model(document: Document) -> type[RuleFile[Any]]:
 def _cross_checks(
     rule_file: RuleFile[Any], folder: RuleFolder, error_builder: ConfigErrorBuilder
 ) -> list[DodonaError]:
-    """What one key says about another."""
-    wrong: list[DodonaError] = []
+    """Check keys that depend on each other."""
+    problems: list[DodonaError] = []
     action, trigger = rule_file.action, rule_file.rule.trigger
-    is_holding = isinstance(action, DenySection | RequireApprovalSection)
-    if is_holding and HOOKS.get(trigger, trigger) != _TOOL_CALL_EVENT:
-        hint = 'Only before a call can it be refused: trigger = "on_tool_call".'
-        wrong.append(
+    restricts_call = isinstance(action, DenySection | RequireApprovalSection)
+    if restricts_call and HOOKS.get(trigger, trigger) != _TOOL_CALL_EVENT:
+        hint = 'Only a tool call can be denied or held for approval: trigger = "on_tool_call".'
+        problems.append(
             error_builder.invalid_value(
-                ("rule", "trigger"), f"does not go with {action.kind}", hint=hint, got=trigger
+                ("rule", "trigger"), f"cannot be used with {action.kind}", hint=hint, got=trigger
             )
         )
     if isinstance(action, EmitEventSection) and action.type not in DECLARED_EVENTS:
         prefix = f"{events.PLUGIN_PREFIX}{folder.pack}."
         if not action.type.startswith(prefix):
-            wrong.append(
+            problems.append(
                 error_builder.invalid_value(
-                    ("action", "type"), f"must begin with {prefix}", got=action.type
+                    ("action", "type"), f"must start with {prefix}", got=action.type
                 )
             )
-    twice = [name for name in rule_file.parameters if folder.settings and name in folder.settings]
-    wrong += [
-        error_builder.invalid_value(("parameters", name), "is a setting of the pack already")
-        for name in twice
+    duplicates = [
+        name for name in rule_file.parameters if folder.settings and name in folder.settings
     ]
-    return wrong
+    problems += [
+        error_builder.invalid_value(("parameters", name), "is already a setting of the pack")
+        for name in duplicates
+    ]
+    return problems
 
 
 def _load_tree(
@@ -113,14 +115,14 @@ def _load_tree(
     error_builder: ConfigErrorBuilder,
     registry: Registry,
 ) -> tuple[TreeText | None, list[DodonaError]]:
-    """The text of the tree that a rule names, and what is wrong with either."""
+    """Return the text of the rule's tree, and the problems of the reference and the tree."""
     action = rule_file.action
     if not isinstance(action, RunTreeSection):
         return None, []
     path: tuple[str, ...] = ("action", "tree")
-    there = _tree_names(folder.trees)
-    if action.tree not in there:
-        near = did_you_mean(action.tree, there) or f"Put it into {folder.trees}."
+    names = _tree_names(folder.trees)
+    if action.tree not in names:
+        near = did_you_mean(action.tree, names) or f"Put it into {folder.trees}."
         return None, [
             error_builder.invalid_value(
                 path, "must be the name of a file", hint=near, got=action.tree
@@ -129,10 +131,10 @@ def _load_tree(
     file = folder.trees / action.tree
     try:
         tree = TreeText(name=file.stem, source=_read_tree(file), file=file)
-        # Only a tree that may ask a model has the agent's leaves: the others decide and no more.
-        known = registry if action.model else _BASE_REGISTRY
-        loaded = Loader(known, host_keys=TREE_KEYS).load(read_forms(tree.source, str(file)))
-        loaded.main_tree()
+        # Only a tree that may call a model has the agent's leaves; the others have no leaves.
+        tree_registry = registry if action.model else _BASE_REGISTRY
+        forms = read_forms(tree.source, str(file))
+        Loader(tree_registry, host_keys=TREE_KEYS).load(forms).main_tree()
     except DodonaError as error:
         return None, list(error.problems())
     return tree, []
@@ -147,8 +149,8 @@ def _tree_names(folder: Path) -> list[str]:
 
 def _read_tree(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
-            raw = opened.read(_MAX_TREE_BYTES + 1)
+        with file.open("rb") as stream:
+            raw = stream.read(_MAX_TREE_BYTES + 1)
         if len(raw) > _MAX_TREE_BYTES:
             raise ConfigError(
                 f"the tree has more than {_MAX_TREE_BYTES:,} bytes.",
@@ -160,4 +162,4 @@ def _read_tree(file: Path) -> str:
             f"the tree cannot be read: {error.strerror}.", where=SourceLocation(str(file))
         ) from None
     except UnicodeDecodeError:
-        raise ReadError("the tree is no text in UTF-8.", where=SourceLocation(str(file))) from None
+        raise ReadError("the tree is not valid UTF-8.", where=SourceLocation(str(file))) from None

@@ -1,4 +1,4 @@
-"""Packs: folders that bring rules, subscribers and trees together, with a manifest."""
+"""Packs: folders with a manifest that bundle rules, subscribers and trees."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from dodona.rules.sections import PackFile
 from dodona.rules.versions import is_in_range
 
 MANIFEST = "pack.toml"
-RESERVED_IDS = frozenset({"dodona", "user"})  # whose state shipped rules, and loose ones, have
+RESERVED_IDS = frozenset({"dodona", "user"})  # for built-in rules and for rules without a pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
+    """A loaded pack."""
+
     id: str
     version: str
     description: str
@@ -45,31 +47,30 @@ class _PackDraft:
 
 
 def load_packs(folder: Path) -> tuple[Sequence[Pack], Sequence[ConfigError]]:
-    """The packs in a folder, by name, and what is wrong with those that cannot be used.
+    """Return the packs in a folder, sorted by name, and the errors of the others (blocking).
 
-    One whose requirements are not met is such, and so is one that needs it. It blocks.
+    A pack with unmet requirements is an error, and so is a pack that requires it.
     """
     drafts: dict[str, _PackDraft] = {}
-    wrong: list[ConfigError] = []
+    errors: list[ConfigError] = []
     for manifest in _find_manifests(folder):
         try:
             document = read_document(manifest, label="the manifest")
-            found = document.validate(PackFile)
-            _register_draft(drafts, _PackDraft(document, found))
+            _register_draft(drafts, _PackDraft(document, document.validate(PackFile)))
         except ConfigError as error:
-            wrong.append(error)
-    wrong += _drop_unmet(drafts)
-    return [_build_pack(draft) for draft in drafts.values()], wrong
+            errors.append(error)
+    errors += _drop_unmet(drafts)
+    return [_build_pack(draft) for draft in drafts.values()], errors
 
 
 def read_manifest(file: Path) -> Pack:
-    """The pack of this manifest alone; of what it requires nothing is asked. It blocks."""
+    """Read one manifest (blocking), without checking its requirements."""
     document = read_document(file, label="the manifest")
     return _build_pack(_PackDraft(document, document.validate(PackFile)))
 
 
 def has_invalid_manifest(pack: Pack) -> bool:
-    """Is its manifest still there, and cannot be read any more? It blocks."""
+    """Return whether the manifest still exists but is no longer valid (blocking)."""
     manifest = pack.folder / MANIFEST
     try:
         if manifest.is_file():
@@ -81,53 +82,56 @@ def has_invalid_manifest(pack: Pack) -> bool:
 
 def _find_manifests(folder: Path) -> list[Path]:
     try:
-        inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
-        return [each / MANIFEST for each in inside if (each / MANIFEST).is_file()]
+        folders = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+        return [each / MANIFEST for each in folders if (each / MANIFEST).is_file()]
     except OSError:
         return []
 
 
 def _register_draft(drafts: dict[str, _PackDraft], draft: _PackDraft) -> None:
-    pack_id, mistakes = draft.manifest.pack.id, draft.document.error_builder(PackFile)
+    pack_id, error_builder = draft.manifest.pack.id, draft.document.error_builder(PackFile)
     if pack_id in RESERVED_IDS:
-        raise mistakes.invalid_value(("pack", "id"), "must be another name", got=pack_id)
+        raise error_builder.invalid_value(("pack", "id"), "is reserved", got=pack_id)
     if pack_id in drafts:
         hint = f"The first is {drafts[pack_id].document.file}."
-        raise mistakes.invalid_value(("pack", "id"), "is taken", hint=hint, got=pack_id)
+        raise error_builder.invalid_value(("pack", "id"), "already exists", hint=hint, got=pack_id)
     drafts[pack_id] = draft
 
 
 def _drop_unmet(drafts: dict[str, _PackDraft]) -> list[ConfigError]:
-    """Until all that are left have what they need: one that goes may be needed by others."""
-    wrong: list[ConfigError] = []
+    """Drop packs with unmet requirements, repeatedly: others may require a dropped pack."""
+    errors: list[ConfigError] = []
     while True:
         unmet = {
-            pack_id: found
+            pack_id: problems
             for pack_id, each in drafts.items()
-            if (found := _find_unmet(each, drafts))
+            if (problems := _find_unmet(each, drafts))
         }
         if not unmet:
-            return wrong
-        for pack_id, found in unmet.items():
+            return errors
+        for pack_id, problems in unmet.items():
             del drafts[pack_id]
-            wrong += found
+            errors += problems
 
 
 def _find_unmet(draft: _PackDraft, drafts: Mapping[str, _PackDraft]) -> list[ConfigError]:
-    mistakes = draft.document.error_builder(PackFile)
-    found: list[ConfigError] = []
+    error_builder = draft.document.error_builder(PackFile)
+    errors: list[ConfigError] = []
     for name, versions in draft.manifest.pack.requires.items():
         path = ("pack", "requires", name)
-        there = __version__ if name == "dodona" else ""
+        installed = __version__ if name == "dodona" else ""
         if name in drafts:
-            there = drafts[name].manifest.pack.version
-        if not there:
-            found.append(mistakes.invalid_value(path, "is not there", hint="Add that pack first."))
-        elif not is_in_range(there, versions):
-            found.append(
-                mistakes.invalid_value(path, f"is not met: there is {there}", got=versions)
+            installed = drafts[name].manifest.pack.version
+        if not installed:
+            hint = "Add that pack first."
+            errors.append(error_builder.invalid_value(path, "is not installed", hint=hint))
+        elif not is_in_range(installed, versions):
+            errors.append(
+                error_builder.invalid_value(
+                    path, f"is not met: {installed} is installed", got=versions
+                )
             )
-    return found
+    return errors
 
 
 def _build_pack(draft: _PackDraft) -> Pack:

@@ -1,4 +1,4 @@
-"""Parameters: what a user may set of a rule."""
+"""Parameters: the values of a rule that a user can set."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dodona.core.errors import BadRequest, did_you_mean
 from dodona.documents import Section, field_error
 
 MAX_TEXT_CHARS: Final = 2_000
-_MAX_SAFE_INTEGER: Final = 2**53  # what JSON carries without loss
+_MAX_SAFE_INTEGER: Final = 2**53  # larger integers lose precision in JSON
 
-_TYPE_NAMES: Final = {"int": "a whole number", "float": "a number", "string": "a text", "bool": ""}
+_TYPE_NAMES: Final = {"int": "a whole number", "float": "a number"}
 
 Number = int | float
 
 
 class RuleParameter(Section):
-    """One of them; `min` and `max` are for numbers."""
+    """A parameter of a rule; `min` and `max` apply to numbers."""
 
     type: Literal["int", "float", "string", "bool"]
     min: Number | None = None
@@ -32,7 +32,7 @@ class RuleParameter(Section):
     def _check_bounds(cls, bound: Number | None, info: ValidationInfo) -> Number | None:
         kind, lowest = info.data.get("type"), info.data.get("min")
         if bound is not None and kind in ("string", "bool"):
-            raise field_error(f"is for numbers: this is a {kind}")
+            raise field_error(f"applies to numbers only, not to a {kind}")
         if bound is not None and lowest is not None and bound < lowest:
             raise field_error("must not be below min")
         return bound
@@ -41,25 +41,25 @@ class RuleParameter(Section):
     @classmethod
     def _check_default(cls, value: Any, info: ValidationInfo) -> Any:
         if not {"type", "min", "max"} <= info.data.keys():
-            return value  # those are wrong, and that is told
-        told = cls.model_construct(None, **info.data).find_problem(value)
-        if told:
-            raise field_error(f"must be {told}")
+            return value  # those are invalid, which is already an error
+        expected = cls.model_construct(None, **info.data).find_problem(value)
+        if expected:
+            raise field_error(f"must be {expected}")
         return value
 
     def find_problem(self, value: Any) -> str:
-        """What the value should be instead; empty when it is right."""
+        """Return a description of a valid value, or an empty string if the value is valid."""
         if self.type == "bool":
             return "" if type(value) is bool else "true or false"
         if self.type == "string":
-            is_right = type(value) is str and len(value) <= MAX_TEXT_CHARS
-            return "" if is_right else f"a text of at most {MAX_TEXT_CHARS:,} characters"
+            is_valid = type(value) is str and len(value) <= MAX_TEXT_CHARS
+            return "" if is_valid else f"a string of at most {MAX_TEXT_CHARS:,} characters"
         kinds = (int,) if self.type == "int" else (int, float)
-        is_right = type(value) in kinds and self._lowest() <= value <= self._highest()
-        return "" if is_right else f"{_TYPE_NAMES[self.type]}{self._format_range()}"
+        is_valid = type(value) in kinds and self._lowest() <= value <= self._highest()
+        return "" if is_valid else f"{_TYPE_NAMES[self.type]}{self._format_range()}"
 
     def convert(self, value: Any) -> Any:
-        """The value as conditions see it: of a number with a fraction, always one."""
+        """Return the value for conditions: a `float` parameter is always a float."""
         return float(value) if self.type == "float" else value
 
     def _lowest(self) -> Number:
@@ -79,25 +79,25 @@ class RuleParameter(Section):
 def check_parameters(
     rule_id: str, parameters: Mapping[str, RuleParameter], values: Mapping[str, Any]
 ) -> None:
-    """Raise every mistake at once."""
-    found: list[BadRequest] = []
+    """Check values for a rule. Raise one BadRequest with all problems."""
+    problems: list[BadRequest] = []
     for name, value in values.items():
         if name not in parameters:
             hint = did_you_mean(name, parameters) or _format_names(parameters)
-            found.append(BadRequest(f"rule {rule_id} has no parameter '{name:.80}'.", hint=hint))
-        elif told := parameters[name].find_problem(value):
-            found.append(BadRequest(f"{rule_id}.{name} must be {told} (got {value!r:.60})."))
-    if found:
-        raise BadRequest.combine(found)
+            problems.append(BadRequest(f"rule {rule_id} has no parameter '{name:.80}'.", hint=hint))
+        elif expected := parameters[name].find_problem(value):
+            problems.append(BadRequest(f"{rule_id}.{name} must be {expected} (got {value!r:.60})."))
+    if problems:
+        raise BadRequest.combine(problems)
 
 
 def resolve_values(
-    parameters: Mapping[str, RuleParameter], *given: Mapping[str, Any]
+    parameters: Mapping[str, RuleParameter], *overrides: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """The defaults with what the user has set; what does not fit (any more) is left out."""
+    """Return the defaults with the user's overrides; overrides that are not valid are ignored."""
     values = {name: parameter.convert(parameter.default) for name, parameter in parameters.items()}
-    for choice in given:
-        for name, value in choice.items():
+    for override in overrides:
+        for name, value in override.items():
             if name in parameters and not parameters[name].find_problem(value):
                 values[name] = parameters[name].convert(value)
     return values

@@ -1,4 +1,4 @@
-"""One rule, ready to be asked."""
+"""A loaded rule, ready to evaluate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from dodona.rules.sections import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeText:
-    """A tree's text, as it was when its rule was read."""
+    """The text of a tree at the time its rule was loaded."""
 
     name: str
     source: str
@@ -48,6 +48,8 @@ class TreeText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
+    """A loaded rule."""
+
     id: str
     pack: str
     file: Path
@@ -59,35 +61,35 @@ class Rule:
     build_action: Callable[[RuleInputs], Action]
 
     def is_enabled(self, overrides: RuleOverrides) -> bool:
-        """Core rules are; of the others a user decides."""
+        """Return whether the rule is on. Core rules always are; users can override the others."""
         if self.section.core or self.id in overrides.enabled:
             return True
         return self.section.enabled and self.id not in overrides.disabled
 
     def listens_to(self, event_type: str) -> bool:
-        """Its trigger is a hook, or a pattern of events."""
+        """Return whether the trigger, a hook or an event pattern, matches the event type."""
         trigger = self.section.trigger
         return matches((HOOKS.get(trigger, trigger),), event_type)
 
     def parameter_values(self, overrides: RuleOverrides) -> Mapping[str, Any]:
-        """What the user has set, for the pack and for the rule, over the defaults."""
-        given = [overrides.parameters.get(key) for key in (self.pack, self.id)]
-        set_ = [each for each in given if each]
-        return resolve_values(self.parameters, *set_) if set_ else self.defaults
+        """Return the defaults with the user's overrides for the pack and for the rule."""
+        values = [overrides.parameters.get(key) for key in (self.pack, self.id)]
+        changes = [each for each in values if each]
+        return resolve_values(self.parameters, *changes) if changes else self.defaults
 
     def evaluate(self, inputs: RuleInputs) -> RuleAction | None:
-        """What it wants done, if its condition holds. Raises DodonaError where it cannot say."""
+        """Return the action if the condition is true. Raise DodonaError if evaluation fails."""
         if not self.condition.holds(inputs.condition_values):
             return None
         return RuleAction(self.id, self.pack, self.build_action(inputs))
 
     def as_json(self) -> dict[str, Any]:
-        shown = self.section.model_dump(exclude={"id"})
+        section = self.section.model_dump(exclude={"id"})
         parameters = {name: each.model_dump() for name, each in self.parameters.items()}
         return {
             "id": self.id,
             "pack": self.pack,
-            **shown,
+            **section,
             "action": self.action.model_dump(exclude_none=True),
             "parameters": parameters,
             "file": str(self.file),
@@ -104,7 +106,7 @@ def build_rule(
     file: Path,
     tree: TreeText | None,
 ) -> Rule:
-    """The rule of what was checked before."""
+    """Build a rule from validated sections."""
     return Rule(
         id=rule_id,
         pack=pack,
@@ -121,26 +123,26 @@ def build_rule(
 def _action_builder(action: ActionSection, tree: TreeText | None) -> Callable[[RuleInputs], Action]:
     match action:
         case NotifySelfSection(message=message):
-            words = text_renderer(message)
-            return lambda scene: NotifySelf(words(scene), action.priority, action.category)
+            render = text_renderer(message)
+            return lambda inputs: NotifySelf(render(inputs), action.priority, action.category)
         case LogSection(message=message):
-            words = text_renderer(message)
-            return lambda scene: LogMessage(words(scene), action.level)
+            render = text_renderer(message)
+            return lambda inputs: LogMessage(render(inputs), action.level)
         case SetStateSection(value=value):
-            make = value_renderer(value)
-            return lambda scene: SetState(action.key, make(scene))
+            render = value_renderer(value)
+            return lambda inputs: SetState(action.key, render(inputs))
         case EmitEventSection():
             severity = Severity(action.severity)
             payload = {key: value_renderer(value) for key, value in action.payload.items()}
-            return lambda scene: EmitEvent(
-                action.type, severity, {key: make(scene) for key, make in payload.items()}
+            return lambda inputs: EmitEvent(
+                action.type, severity, {key: render(inputs) for key, render in payload.items()}
             )
         case DenySection(reason=reason):
-            words = text_renderer(reason)
-            return lambda scene: Deny(words(scene))
+            render = text_renderer(reason)
+            return lambda inputs: Deny(render(inputs))
         case RequireApprovalSection(reason=reason):
-            words = text_renderer(reason)
-            return lambda scene: RequireApproval(words(scene), action.timeout_seconds)
+            render = text_renderer(reason)
+            return lambda inputs: RequireApproval(render(inputs), action.timeout_seconds)
         case RunTreeSection():
             assert tree is not None
             return _run_tree_builder(action, tree)
@@ -149,8 +151,8 @@ def _action_builder(action: ActionSection, tree: TreeText | None) -> Callable[[R
 
 
 def _run_tree_builder(action: RunTreeSection, tree: TreeText) -> Callable[[RuleInputs], Action]:
-    def make(scene: RuleInputs) -> RunTree:
-        context = {**scene.template_values["context"], "params": scene.template_values["params"]}
+    def build(inputs: RuleInputs) -> RunTree:
+        context = {**inputs.template_values["context"], "params": inputs.template_values["params"]}
         return RunTree(
             name=tree.name,
             source=tree.source,
@@ -161,4 +163,4 @@ def _run_tree_builder(action: RunTreeSection, tree: TreeText) -> Callable[[RuleI
             context={part: bound_value(value) for part, value in context.items()},
         )
 
-    return make
+    return build

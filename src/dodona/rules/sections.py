@@ -1,4 +1,4 @@
-"""What rule files and manifests may say. A file is checked against one model, as a whole."""
+"""The sections of rule files and pack manifests. A file is validated against one model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, f
 
 from dodona.conditions import compile_condition
 from dodona.core import events
-from dodona.core import events as patterns
 from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents import Section, field_error
@@ -31,11 +30,12 @@ _SCALARS: Final = (str, int, float, bool)
 
 
 def _as_field_error(error: ConfigError) -> Exception:
-    """A mistake in an expression or a template, at its line of the file."""
+    """Convert an error in an expression or template to a field error with the file's line."""
     place = error.where
     column = f" at column {place.column}" if place and place.column else ""
     message = error.message.rstrip(".")
-    return field_error(f"is wrong{column}: {message}", error.hint, line=place.line if place else 0)
+    line = place.line if place else 0
+    return field_error(f"is invalid{column}: {message}", error.hint, line=line)
 
 
 def _check_condition(source: str) -> str:
@@ -56,7 +56,7 @@ def _check_template(text: str) -> str:
 
 def _check_value(value: Any) -> Any:
     if not _is_json(value):
-        raise field_error("must be text, a number, true or false, a list or a section")
+        raise field_error("must be a string, a number, true or false, a list or a table")
     try:
         value_renderer(value)
     except ConfigError as error:
@@ -75,13 +75,13 @@ def _is_json(value: Any) -> bool:
 def _check_trigger(trigger: str) -> str:
     if trigger in HOOKS:
         return trigger
-    known = [*HOOKS, *sorted(DECLARED_EVENTS)]
-    if not patterns.is_pattern(trigger):
-        raise field_error("must be a hook or a pattern of events", did_you_mean(trigger, known))
-    is_declared = any(patterns.matches((trigger,), type_) for type_ in DECLARED_EVENTS)
+    names = [*HOOKS, *sorted(DECLARED_EVENTS)]
+    if not events.is_pattern(trigger):
+        raise field_error("must be a hook or an event pattern", did_you_mean(trigger, names))
+    is_declared = any(events.matches((trigger,), type_) for type_ in DECLARED_EVENTS)
     if not is_declared and not trigger.startswith(events.PLUGIN_PREFIX):
         raise field_error(
-            "matches no event", did_you_mean(trigger, known) or f"Hooks: {_HOOK_NAMES}."
+            "matches no event", did_you_mean(trigger, names) or f"Hooks: {_HOOK_NAMES}."
         )
     return trigger
 
@@ -90,12 +90,12 @@ _HOOK_NAMES: Final = ", ".join(HOOKS)
 
 
 def _check_emitted_type(type_: str) -> str:
-    """Of what rules make up, only the form is checked here; whose it is, when the pack is known."""
+    """Check the format of an event type. The prefix of the pack is checked in `_cross_checks`."""
     if type_ not in DECLARED_EVENTS and not (
         type_.startswith(events.PLUGIN_PREFIX) and _EVENT_TYPE.fullmatch(type_)
     ):
         raise field_error(
-            "must be an event that there is, or begin with plugin. and the name of the pack",
+            "must be a known event, or start with plugin. and the name of the pack",
             did_you_mean(type_, DECLARED_EVENTS),
         )
     return type_
@@ -103,19 +103,19 @@ def _check_emitted_type(type_: str) -> str:
 
 def _check_identifier(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", text):
-        raise field_error("must begin with a letter and have at most 64 of a-z, 0-9, _ and -")
+        raise field_error("must start with a letter and have at most 64 of a-z, 0-9, _ and -")
     return text
 
 
 def _check_version(text: str) -> str:
     if parse_version(text) is None:
-        raise field_error("must be numbers with points between them", "Such as 1.2.0.")
+        raise field_error("must be numbers separated by dots", "Such as 1.2.0.")
     return text
 
 
 def _check_range(text: str) -> str:
     if parse_range(text) is None:
-        raise field_error("must be a range of versions", "Such as >=1.2, <2; or * for any.")
+        raise field_error("must be a version range", "Such as >=1.2, <2; or * for any.")
     return text
 
 
@@ -130,9 +130,9 @@ Priority = Annotated[int, Field(ge=-1000, le=1000)]
 
 
 class RuleSection(Section):
-    id: Identifier = Field(description="A name that no other rule has.")
+    id: Identifier = Field(description="The unique id of the rule.")
     trigger: Annotated[str, AfterValidator(_check_trigger)] = Field(
-        description=f"One of {_HOOK_NAMES}."
+        description=f"One of {_HOOK_NAMES}, or an event pattern."
     )
     name: Prose = ""
     description: Prose = ""
@@ -147,7 +147,7 @@ class RuleSection(Section):
     def _check_core(cls, core: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - pydantic calls it
         if core and info.data.get("enabled") is False:
             raise field_error(
-                "cannot be true in a rule that is not enabled", "Core rules are always on."
+                "cannot be true in a rule that is not enabled", "Core rules are always enabled."
             )
         return core
 
@@ -198,7 +198,7 @@ class RunTreeSection(Section):
 
 
 class UnknownActionSection(Section, extra="ignore"):
-    """Of an action whose kind is not known, only that can be said."""
+    """An action of an unknown kind: only the kind is reported as an error."""
 
     kind: Literal[
         "notify_self", "log", "set_state", "emit_event", "deny", "require_approval", "run_tree"
@@ -222,10 +222,10 @@ _Action = TypeVar("_Action", bound=Section)
 class RuleFile(Section, Generic[_Action]):
     rule: RuleSection
     parameters: Mapping[Identifier, RuleParameter] = {}
-    action: _Action = Field(description="What to do: a kind, and what it needs.")
+    action: _Action = Field(description="The action: a kind and its settings.")
 
 
-# A model for each kind of action: so what is wrong within one has the path that the file shows.
+# One model per kind of action, so that errors have the path used in the file.
 RULE_FILE_MODELS: Final[Mapping[str, type[RuleFile[Any]]]] = {
     "notify_self": RuleFile[NotifySelfSection],
     "log": RuleFile[LogSection],
@@ -238,7 +238,7 @@ RULE_FILE_MODELS: Final[Mapping[str, type[RuleFile[Any]]]] = {
 
 
 class PackSection(Section):
-    id: Identifier = Field(description="A name that no other pack has.")
+    id: Identifier = Field(description="The unique id of the pack.")
     version: Annotated[str, AfterValidator(_check_version)] = Field(description="Such as 1.2.0.")
     description: Prose = ""
     requires: Mapping[str, Annotated[str, AfterValidator(_check_range)]] = {}

@@ -1,4 +1,4 @@
-"""Versions and ranges of them: as much as a pack needs to say what it works with."""
+"""Versions and version ranges, as used in the requirements of packs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _COMPARISONS: Final[Mapping[str, Callable[[Version, Version], bool]]] = {
 
 
 def parse_version(text: str) -> Version | None:
-    """`1.2.0` as (1, 2): noughts at the end mean nothing. None for what is no version."""
+    """Parse `1.2.0` as (1, 2); trailing zeros are ignored. Return None for an invalid version."""
     if not _VERSION.fullmatch(text):
         return None
     return tuple(int(part) for part in re.sub(r"(\.0+)+$", "", text).split("."))
 
 
 def parse_range(text: str) -> Callable[[Version], bool] | None:
-    """`>=1.2, <2` as what says whether a version is within; `*` is any. None for no range."""
+    """Parse `>=1.2, <2` as a predicate; `*` matches any version. Return None if invalid."""
     if text.strip() == "*":
         return lambda _: True
     clauses: list[tuple[Callable[[Version, Version], bool], Version]] = []
     for part in text.split(","):
-        found = _CLAUSE.fullmatch(part)
-        version = parse_version(found[2]) if found else None
-        if found is None or version is None:
+        match = _CLAUSE.fullmatch(part)
+        version = parse_version(match[2]) if match else None
+        if match is None or version is None:
             return None
-        clauses.append((_COMPARISONS[found[1]], version))
-    return lambda version: all(holds(version, bound) for holds, bound in clauses)
+        clauses.append((_COMPARISONS[match[1]], version))
+    return lambda version: all(compare(version, bound) for compare, bound in clauses)
 
 
 def is_in_range(version: str, text: str) -> bool:
-    """Both have been checked."""
-    read, within = parse_version(version), parse_range(text)
-    return read is not None and within is not None and within(read)
+    """Return whether a version is in a range. Both must be valid."""
+    parsed, contains = parse_version(version), parse_range(text)
+    return parsed is not None and contains is not None and contains(parsed)

@@ -1,4 +1,4 @@
-"""What outlives the process: conversations, runs, journals, budgets, on SQLite or PostgreSQL."""
+"""Persistent data on SQLite or PostgreSQL: conversations, runs, journals, budgets and more."""
 
 from __future__ import annotations
 

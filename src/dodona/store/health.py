@@ -1,4 +1,4 @@
-"""Whether the store can be written, found out by writing: one row, over and over."""
+"""A health check of the store that writes the same row again and again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from dodona.store.schema import tree_globals
 
 PROBE_SCOPE: Final = "dodona"
 PROBE_KEY: Final = "pulse"
-TIMEOUT_SECONDS: Final = 2.0  # seconds for one small commit
-CACHE_SECONDS: Final = (
-    1.0  # … for which the last one counts: whoever asks all the time costs no more
-)
+TIMEOUT_SECONDS: Final = 2.0  # for one small commit
+CACHE_SECONDS: Final = 1.0  # how long a success is cached, so that frequent checks are cheap
 
 _UPSERT_PROBE = insert_or_replace(tree_globals, "scope", "key", "value_json")
 
@@ -27,7 +25,7 @@ def _write_probe(tx: Transaction) -> None:
 
 
 class WriteProbe:
-    """Takes the pulse of a database. One write is on its way at most, whoever asks."""
+    """Checks that a database is writable, with at most one write in progress."""
 
     def __init__(
         self,
@@ -43,18 +41,18 @@ class WriteProbe:
         self._written_at = float("-inf")
 
     async def check(self) -> None:
-        """Raise when nothing can be written, or not in time."""
+        """Raise StoreError if a write fails or takes too long."""
         if self._clock() - self._written_at < CACHE_SECONDS:
             return
         if self._write is None or self._write.done():
             self._write = self._database.submit(_write_probe, soft=True)
-        beating = self._write
+        write = self._write
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                await asyncio.shield(beating)
+                await asyncio.shield(write)
         except TimeoutError as error:
             raise StoreError(
-                f"the store has not taken a write for {self._timeout_seconds:g} seconds.",
-                hint="Is it locked by another program, or its disk slow or full?",
+                f"the store has not completed a write within {self._timeout_seconds:g} seconds.",
+                hint="Is it locked by another program, or is its disk slow or full?",
             ) from error
         self._written_at = self._clock()

@@ -1,4 +1,4 @@
-"""Looking a store over without changing it: the file, its references, what the code relies on."""
+"""A read-only integrity check of a store: pages, references, and invariants of the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dodona.store.schema import (
     runs,
 )
 
-_MAX_PROBLEMS = 20  # of each sort of problem; one is enough to know
+_MAX_PROBLEMS = 20  # per check
 
 _CHECK_PAGES = statement(text(f"PRAGMA integrity_check({_MAX_PROBLEMS})"))
 _CHECK_REFERENCES = statement(text("PRAGMA foreign_key_check"))
@@ -59,11 +59,11 @@ _SELECT_BUDGETS = statement(
 
 
 def _unreachable_statement() -> Statement:
-    """Runs that no walk from a root comes to: a circle, cut off from the rest."""
+    """Select the runs that are not reachable from a root: a cycle, separate from the tree."""
     reached = select(runs.c.id).where(runs.c.parent_id.is_(None)).cte("reached", recursive=True)
     children = select(runs.c.id).where(runs.c.parent_id == reached.c.id)
-    found = select(reached.union_all(children).c.id)
-    return statement(select(runs.c.id).where(runs.c.id.not_in(found)).limit(_MAX_PROBLEMS))
+    reachable = select(reached.union_all(children).c.id)
+    return statement(select(runs.c.id).where(runs.c.id.not_in(reachable)).limit(_MAX_PROBLEMS))
 
 
 _SELECT_UNREACHABLE = _unreachable_statement()
@@ -71,45 +71,47 @@ _SELECT_UNREACHABLE = _unreachable_statement()
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at, and what is wrong with it."""
+    """The name of a check, and the problems that it found."""
 
     name: str
     problems: tuple[str, ...]
 
 
 def check(location: StoreLocation) -> Iterator[CheckResult]:
-    """Look at one thing after the other; the first ones may take long on a large store."""
+    """Run all checks; the first ones may take long on a large store."""
     if not inspect(location).revision:
-        raise NotFound(f"there is no store at {location}.", hint="Make one: dodona db migrate.")
+        raise NotFound(f"there is no store at {location}.", hint="Create it: dodona db migrate.")
     with _read_transaction(location) as tx:
         if location.path is not None:
             pages = [row[0] for row in tx.fetch_all(_CHECK_PAGES)]
             yield CheckResult("pages", () if pages == ["ok"] else tuple(pages))
             yield CheckResult(
                 "references",
-                _format_problems(tx.fetch_all(_CHECK_REFERENCES), "a row of {} refers to nothing"),
+                _format_problems(
+                    tx.fetch_all(_CHECK_REFERENCES), "a row of {} has a broken reference"
+                ),
             )
         yield CheckResult(
             "heads",
             _format_problems(
                 tx.fetch_all(_SELECT_WRONG_HEADS),
-                "the head of conversation {} is another's, or has not ended",
+                "the head of conversation {} has not ended, or is in another conversation",
             ),
         )
         yield CheckResult(
             "branches",
-            _format_problems(tx.fetch_all(_SELECT_UNREACHABLE), "run {} hangs on no root"),
+            _format_problems(
+                tx.fetch_all(_SELECT_UNREACHABLE), "run {} is not reachable from a root"
+            ),
         )
         yield CheckResult(
             "messages",
-            _format_problems(
-                tx.fetch_all(_SELECT_MESSAGE_GAPS), "run {} has gaps between its messages"
-            ),
+            _format_problems(tx.fetch_all(_SELECT_MESSAGE_GAPS), "run {} has gaps in its messages"),
         )
         yield CheckResult(
             "tokens",
             _format_problems(
-                tx.fetch_all(_SELECT_WRONG_TOKEN_SUMS), "run {} miscounts its messages' tokens"
+                tx.fetch_all(_SELECT_WRONG_TOKEN_SUMS), "run {} has a wrong token count"
             ),
         )
         yield CheckResult("budgets", _check_reserved(tx))
@@ -120,19 +122,19 @@ def _format_problems(rows: list[Row], template: str) -> tuple[str, ...]:
 
 
 def _check_reserved(tx: Transaction) -> tuple[str, ...]:
-    """What is held of each budget must be what its open reservations hold."""
+    """Compare the reserved amount of each budget with its open reservations."""
     expected: Counter[tuple[str, str, BudgetUnit]] = Counter()
     for (lines,) in tx.fetch_all(_SELECT_RESERVED_LINES):
         for line in msgspec.json.decode(lines, type=list[BudgetLine]):
             expected[line.scope, line.period, line.unit] += line.amount
-    found = {
-        (scope, period, BudgetUnit(unit)): held
-        for scope, period, unit, held in tx.fetch_all(_SELECT_BUDGETS)
+    actual = {
+        (scope, period, BudgetUnit(unit)): reserved
+        for scope, period, unit, reserved in tx.fetch_all(_SELECT_BUDGETS)
     }
-    wrong = [key for key in {*expected, *found} if expected[key] != found.get(key, 0)]
+    wrong = [key for key in {*expected, *actual} if expected[key] != actual.get(key, 0)]
     return tuple(
-        f"of the budget {scope} {period}, {unit.format(found.get((scope, period, unit), 0))} are "
-        f"held, but its reservations hold {unit.format(expected[scope, period, unit])}"
+        f"the budget {scope} {period} has {unit.format(actual.get((scope, period, unit), 0))} "
+        f"reserved, but its reservations sum to {unit.format(expected[scope, period, unit])}"
         for scope, period, unit in sorted(wrong, key=str)[:_MAX_PROBLEMS]
     )
 

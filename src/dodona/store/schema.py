@@ -1,6 +1,6 @@
-"""The tables, for SQLite and PostgreSQL alike. Migrations make them; this is what they make.
+"""The tables, the same for SQLite and PostgreSQL. Migrations create them.
 
-A run's parent is in the same conversation: composite keys see to that. It is set once, to a run
+A run's parent is in the same conversation, which composite keys guarantee. It is set once, to a run
 that has ended, so there are no cycles.
 
 Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JSON text.
@@ -34,7 +34,7 @@ from sqlalchemy import (
 from dodona.core.domain.audit import AUDIT_KINDS, AUDIT_OUTCOMES
 from dodona.store.db import thread_search
 
-# The audit log is append-only: entries are never changed, only deleted when they expire.
+# The audit log is append-only: entries are never changed, and only deleted when they expire.
 _AUDIT_TRIGGERS: Final = {
     "sqlite": (
         "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "
@@ -60,10 +60,10 @@ metadata = MetaData(
     }
 )
 
-# SQLite makes ids only for a column that is exactly INTEGER.
+# SQLite generates ids only for a column of type INTEGER.
 Id = BigInteger().with_variant(Integer, "sqlite")
-# Not jsonb, which reorders keys, rounds numbers and refuses NUL: both databases give back what
-# they were given. Who wants to look inside writes `metadata::jsonb`.
+# Not jsonb, which reorders keys, rounds numbers and rejects NUL: both databases return the exact
+# text. To query inside, write `metadata::jsonb`.
 Json = Text
 
 
@@ -72,8 +72,8 @@ def _time_columns(*names: str) -> list[Column[float]]:
 
 
 def _in_list(column: str, values: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{value}'" for value in values)
-    return f"{column} IN ({listed})"
+    quoted = ", ".join(f"'{value}'" for value in values)
+    return f"{column} IN ({quoted})"
 
 
 def _one_of(column: str, *values: str) -> CheckConstraint:
@@ -108,8 +108,8 @@ conversations = Table(
     Column("head_id", Id),
     *_time_columns("created_at", "updated_at"),
     CheckConstraint("user_id <> ''", name="user_id"),
-    # Not with the id, as elsewhere: in SQLite a column of a foreign key does not count up, and
-    # the ids of what was deleted would be given again.
+    # Without the conversation's id, unlike elsewhere: in SQLite, a column of a foreign key does not
+    # autoincrement, and ids of deleted rows would be reused.
     ForeignKeyConstraint(["head_id"], ["runs.id"], name="fk_head", use_alter=True),
     Index("ix_conversations_user_id", "user_id", "updated_at"),
     sqlite_autoincrement=True,
@@ -118,7 +118,7 @@ conversations = Table(
 _LANE_HOLDING = ("running", "waiting")
 _ENDED = ("succeeded", "failed", "cancelled")
 
-# Conditions are written out, not given as parameters: only so are partial indexes found.
+# Conditions are literal, not parameters: otherwise partial indexes are not used.
 HOLDS_LANE = text(_in_list("runs.status", _LANE_HOLDING))
 IS_OPEN = text(_in_list("runs.status", ("queued", *_LANE_HOLDING)))
 IS_QUEUED = text("runs.status = 'queued'")
@@ -131,10 +131,10 @@ runs = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("conversation_id", Id, nullable=False),
-    # Of the conversation, and here too: lists of a user's runs pass over nobody else's.
+    # Copied from the conversation, so that lists of a user's runs read no other rows.
     Column("user_id", Text, nullable=False, server_default=""),
     Column("parent_id", Id),
-    # What the run saw of what came before: its oldest run, how many they are, their tokens.
+    # The extent of the run's window: its oldest run, the number of runs, their tokens.
     Column("window_from", Id),
     Column("window_runs", Integer, nullable=False, server_default="0"),
     Column("window_tokens", Integer, nullable=False, server_default="0"),
@@ -152,7 +152,7 @@ runs = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("cancel_requested_at", Double),
-    # Of all that was said up to its end: by it a client that recites goes on from here.
+    # The digest of all messages up to its end: a client that sends its history continues here.
     Column("said_digest", Text),
     _one_of("status", "queued", *_LANE_HOLDING, *_ENDED),
     CheckConstraint("parent_id <> id", name="parent_is_another"),
@@ -169,20 +169,20 @@ runs = Table(
         name="fk_runs_parent",
     ),
     Index("ix_runs_parent", "conversation_id", "parent_id"),
-    # The lane: one run at a time in a conversation, whichever process asks.
+    # The lane: one active run per conversation, across all processes.
     _partial(
         "uq_runs_lane",
         "conversation_id",
         unique=True,
         where=_in_list("status", _LANE_HOLDING),
     ),
-    # The status is a column too, or SQLite would rather walk over all runs that ever were.
+    # The status is a column too: otherwise SQLite scans all runs.
     _partial(
         "ix_runs_open",
         *("conversation_id", "status", "id"),
         where=_in_list("status", ("queued", *_LANE_HOLDING)),
     ),
-    # What one user has under way, whatever they have asked before.
+    # The unfinished runs of a user.
     _partial("ix_runs_open_user", "user_id", where=_in_list("status", ("queued", *_LANE_HOLDING))),
     Index("ix_runs_ended_at", "ended_at"),
     Index("ix_runs_user_id", "user_id", "id"),
@@ -223,7 +223,7 @@ messages = Table(
     Index("ix_messages_conversation_id", "conversation_id", "run_id"),
 )
 
-# What runs begin with: trees, prompts, tools, settings. Many runs begin alike.
+# Snapshots with which runs start: trees, prompts, tools, settings. Many runs share one.
 pins = Table(
     "pins",
     metadata,
@@ -303,7 +303,7 @@ sessions = Table(
     Index("ix_sessions_conversation_id", "conversation_id"),
 )
 
-# Amounts are whole: tokens, or billionths of a dollar, so that sums are exact.
+# Amounts are integers, tokens or billionths of a dollar, so that sums are exact.
 budgets = Table(
     "budgets",
     metadata,
@@ -325,9 +325,9 @@ reservations = Table(
     Column("run_id", Id, ForeignKey("runs.id", ondelete="SET NULL")),
     Column("step_key", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("owner", Text),  # of a hold outside any run
+    Column("owner", Text),  # of a reservation outside any run
     Column("lines_json", Text, nullable=False),
-    Column("if_cut_json", Text),  # what to record if the call is never heard of again
+    Column("if_cut_json", Text),  # the record to write if a crash interrupts the call
     Column("status", Text, nullable=False, server_default="held"),
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
     *_time_columns("created_at"),
@@ -344,7 +344,7 @@ token_records = Table(
     Column("user_id", Text, nullable=False),
     Column("session_key", Text),
     Column("agent_id", Text, nullable=False),
-    Column("run_id", Id),  # no foreign key: the audit outlives what it is about
+    Column("run_id", Id),  # no foreign key: the record outlives the run
     Column("provider", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("input_tokens", BigInteger, nullable=False),
@@ -352,7 +352,7 @@ token_records = Table(
     Column("cache_read_tokens", BigInteger, nullable=False, server_default="0"),
     Column("cache_write_tokens", BigInteger, nullable=False, server_default="0"),
     Column("reasoning_tokens", BigInteger, nullable=False, server_default="0"),
-    Column("cost_estimate_usd", Double),  # NULL is unknown, which is not zero
+    Column("cost_estimate_usd", Double),  # NULL is unknown, not zero
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
     Column("usage_json", Json),
     Index("ix_token_records_timestamp", "timestamp"),
@@ -400,7 +400,7 @@ threads = Table(
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
     Column("title", Text, nullable=False),
-    # The title as others are compared with it. Without one, an older thread has the title.
+    # The normalised title, unique. NULL if an older thread has the same one.
     Column("title_key", Text),
     *_time_columns("created_at", "updated_at"),
     CheckConstraint("title <> ''", name="title"),
@@ -414,12 +414,12 @@ thread_entries = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("thread_id", Id, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
-    # Of the thread, and here too: an entry is found by it.
+    # Copied from the thread, so that a search finds entries by it.
     Column("title", Text, nullable=False, server_default=""),
     Column("author", Text, nullable=False),
     Column("entry_type", Text, nullable=False),
     Column("content", Text, nullable=False),
-    Column("key", Text),  # of what must be added once
+    Column("key", Text),  # idempotency key
     *_time_columns("created_at"),
     _one_of("author", "user", "claude", "oracle", "librarian"),
     _one_of("entry_type", "thought", "decision", "research", "insight"),
@@ -427,11 +427,11 @@ thread_entries = Table(
     Index("ix_thread_entries_thread_id", "thread_id", "id"),
     _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
 )
-# Each database has its own way to find words, and to refuse that an entry is changed.
+# Each database has its own full-text search, and its own triggers against changing entries.
 for _dialect, _lines in thread_search.SEARCH_DDL.items():
     for _line in _lines:
-        _made = DDL(_line).execute_if(dialect=_dialect)
-        event.listen(thread_entries, "after_create", _made, propagate=True)
+        _ddl = DDL(_line).execute_if(dialect=_dialect)
+        event.listen(thread_entries, "after_create", _ddl, propagate=True)
 
 notices = Table(
     "notices",
@@ -440,7 +440,7 @@ notices = Table(
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
     Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE")),
-    # Of the event, and here too: for whoever looks.
+    # Copied from the event, for queries by hand.
     Column("event_type", Text, nullable=False),
     Column("severity", Text, nullable=False),
     Column("event_json", Json, nullable=False),
@@ -448,7 +448,7 @@ notices = Table(
     Column("due_at", Double),
     Column("tool", Text, nullable=False, server_default=""),
     Column("condition", Text, nullable=False, server_default=""),
-    Column("key", Text),  # of what must be told once
+    Column("key", Text),  # idempotency key
     *_time_columns("created_at"),
     Column("delivered_at", Double),
     _one_of("severity", "debug", "info", "warning", "error", "critical"),
@@ -464,17 +464,17 @@ notices = Table(
         where="delivered_at IS NULL",
     ),
     _partial("uq_notices_key", "user_id", "key", unique=True, where="key IS NOT NULL"),
-    # Runs remember the ids of what they were to tell: none is given again.
+    # Runs remember the ids of notices: ids must not be reused.
     sqlite_autoincrement=True,
 )
 
-# Calls of tools that a person must allow.
+# Tool calls that a person must approve.
 approvals = Table(
     "approvals",
     metadata,
     Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("call_id", Text, nullable=False),
-    # Of the run, and here too: what waits for a user is found by it.
+    # Copied from the run, to find a user's pending approvals.
     Column("user_id", Text, nullable=False),
     Column("tool", Text, nullable=False),
     Column("arguments_json", Json, nullable=False),
@@ -541,7 +541,7 @@ tokens = Table(
     Index("ix_tokens_user_id", "user_id"),
 )
 
-# Who was turned away, and who changed what. No foreign keys: it outlives what it is about.
+# Rejected requests and administrative changes. No foreign keys: entries outlive their subjects.
 audit = Table(
     "audit",
     metadata,
@@ -564,5 +564,5 @@ audit = Table(
 )
 for _dialect, _lines in _AUDIT_TRIGGERS.items():
     for _line in _lines:
-        _made = DDL(_line).execute_if(dialect=_dialect)
-        event.listen(audit, "after_create", _made, propagate=True)
+        _ddl = DDL(_line).execute_if(dialect=_dialect)
+        event.listen(audit, "after_create", _ddl, propagate=True)

@@ -1,4 +1,4 @@
-"""The store: one database, and what it keeps."""
+"""The store: one database, and an object for each kind of data in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """All that outlives the process. Close it, or use it in `async with`."""
+    """All persistent data. Close it, or use it in `async with`."""
 
     def __init__(self, database: Database, *, redact: Redact) -> None:
         self.database = database
@@ -70,10 +70,10 @@ class Store:
         durability: Durability = "full",
         on_write: Callable[[float], None] | None = None,
     ) -> Self:
-        """Open the store at a path or url, made or migrated if need be.
+        """Open the store at a path or URL; create or migrate it if needed.
 
-        `hide` takes known secrets out of what is said and done: messages, journals, notices,
-        threads, approvals, the audit log. `on_write` is told how many seconds each write took.
+        `redact` removes known secrets from messages, journals, notices, threads, approvals and the
+        audit log. `on_write` receives the duration of each write in seconds.
         """
         database = await open_database(parse_location(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)
@@ -83,10 +83,11 @@ class Store:
 
     @property
     def owner(self) -> str:
-        """This process, as the store knows it while it lives."""
+        """The name of this process in the store while it lives."""
         return self.database.owners.current
 
     async def commit(self, operation: Operation[T]) -> T:
+        """Run an operation in a soft write: durable after a crash, soon after a power failure."""
         return await self.database.write(operation, soft=True)
 
     async def close(self) -> None:

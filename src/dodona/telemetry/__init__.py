@@ -1,1 +1,1 @@
-"""Metrics, and the fields that every log record has."""
+"""Metrics, and the fields of every log record."""

@@ -1,7 +1,7 @@
-"""What a line of the log belongs to: the request and the run that it was written in.
+"""The log context: the request and the run in which a log record is written.
 
-Both are context variables, so tasks that are begun within have them too. A task that serves
-everybody is begun in `nobodys()`.
+Both are context variables, which tasks inherit. A task that serves all requests is started in
+`detached_context()`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ run_id: ContextVar[int | None] = ContextVar("dodona_run_id", default=None)
 
 
 def request_id_of(provided: str) -> str:
-    """The one that somebody before us has given, if it is one; else a new one."""
+    """Return the client's request id if it is valid, otherwise a new one."""
     return provided if _VALID.fullmatch(provided) else secrets.token_hex(8)
 
 
 def log_fields() -> dict[str, Any]:
-    """What is known of both, as fields of a log record."""
-    found: dict[str, Any] = {}
+    """Return the current request and run as fields of a log record."""
+    fields: dict[str, Any] = {}
     if request := request_id.get():
-        found["request_id"] = request
+        fields["request_id"] = request
     if (run := run_id.get()) is not None:
-        found["run_id"] = run
-    return found
+        fields["run_id"] = run
+    return fields
 
 
 def detached_context() -> Context:
-    """This context, without the request and the run that it is of."""
+    """Return a copy of the current context without its request and run."""
     context = copy_context()
     context.run(request_id.set, "")
     context.run(run_id.set, None)

@@ -1,7 +1,7 @@
-"""Numbers about a process, in the text format of Prometheus.
+"""Metrics of a process, in the text format of Prometheus.
 
-They are observed in the thread of the event loop alone, so nothing is locked. Labels hold names of
-which there are few: past `MAX_SERIES` of one family, all that is new is counted as `other`.
+They are updated only in the thread of the event loop, so nothing is locked. Labels must have few
+values: beyond `MAX_SERIES` per family, new values are counted as `other`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
-MAX_SERIES: Final = 2_000  # of one family
+MAX_SERIES: Final = 2_000  # per family
 OTHER_LABEL: Final = "other"
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Labels: TypeAlias = tuple[str, ...]
-Sample: TypeAlias = tuple[str, Labels, Labels, float]  # suffix, names of labels, values, number
+Sample: TypeAlias = tuple[str, Labels, Labels, float]  # suffix, label names, label values, number
 
-# Seconds: a request is answered in the first of these, a model in the last.
+# In seconds: the short buckets fit HTTP requests, the long ones model calls.
 SHORT_BUCKETS: Final = (
     0.001,
     0.0025,
@@ -40,7 +40,7 @@ LONG_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80
 
 
 class BoundedLabels:
-    """The first `most` names that come, and `other` for the rest: others choose them."""
+    """The first `limit` names, and `other` for the rest, because clients choose the names."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -55,7 +55,7 @@ class BoundedLabels:
 
 
 class MetricFamily(ABC):
-    """All numbers of one name. Those without labels are there from the beginning, as 0."""
+    """All series of one metric. A metric without labels starts at 0."""
 
     kind = ""
 
@@ -66,11 +66,11 @@ class MetricFamily(ABC):
 
     @abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """As they are told."""
+        """Yield the samples in the order of output."""
 
 
 class Counter(MetricFamily):
-    """What only grows."""
+    """A value that only increases."""
 
     kind = "counter"
 
@@ -91,7 +91,7 @@ class Counter(MetricFamily):
 
 
 class Gauge(MetricFamily):
-    """What goes up and down."""
+    """A value that goes up and down."""
 
     kind = "gauge"
 
@@ -108,11 +108,11 @@ class Gauge(MetricFamily):
         self.set(self._values.get(labels, 0) + by, *labels)
 
     def total(self) -> float:
-        """Of all labels together."""
+        """Return the sum over all labels."""
         return sum(self._values.values())
 
     def replace(self, values: Mapping[Labels, float]) -> None:
-        """These, and none of those before."""
+        """Replace all series."""
         self._values = {}
         for labels, value in values.items():
             self.set(value, *labels)
@@ -123,13 +123,13 @@ class Gauge(MetricFamily):
 
 
 class CallbackCounter(Gauge):
-    """A count that is kept elsewhere, and read when it is asked for: it only grows."""
+    """A counter that is kept elsewhere and read when the metrics are collected."""
 
     kind = "counter"
 
 
 class Histogram(MetricFamily):
-    """How often a value was at most so large."""
+    """Counts of observations by upper bound."""
 
     kind = "histogram"
 
@@ -168,7 +168,7 @@ F = TypeVar("F", bound=MetricFamily)
 
 
 class MetricRegistry:
-    """Families in the order in which they were added."""
+    """Metric families, in the order of registration."""
 
     def __init__(self) -> None:
         self.families: list[MetricFamily] = []
@@ -178,15 +178,14 @@ class MetricRegistry:
         return family
 
     def render(self) -> str:
-        """What Prometheus reads."""
+        """Render all families in the Prometheus text format."""
         parts: list[str] = []
         for family in self.families:
             parts.append(f"# HELP {family.name} {_escape(family.help_text)}\n")
             parts.append(f"# TYPE {family.name} {family.kind}\n")
             for suffix, names, values, number in family.samples():
-                parts.append(
-                    f"{family.name}{suffix}{_format_labels(names, values)} {_format_number(number)}\n"
-                )
+                labels = _format_labels(names, values)
+                parts.append(f"{family.name}{suffix}{labels} {_format_number(number)}\n")
         return "".join(parts)
 
 
@@ -219,7 +218,7 @@ MAX_AGENTS: Final = 100
 
 
 class Metrics:
-    """What a process counts while it runs."""
+    """The metrics of a running process."""
 
     def __init__(self) -> None:
         self.registry = registry = MetricRegistry()
@@ -227,12 +226,12 @@ class Metrics:
         self._models = BoundedLabels(MAX_MODELS)
         self._agents = BoundedLabels(MAX_AGENTS)
         add = registry.add
-        self.info = add(Gauge("dodona_info", "Which Dodona this is; always 1.", "version"))
+        self.info = add(Gauge("dodona_info", "The version of Dodona; always 1.", "version"))
 
         self.requests = add(
             Counter(
                 "dodona_http_requests_total",
-                "Requests that were answered. Those that the door refused have no operation.",
+                "HTTP requests answered. Requests rejected before routing have no operation.",
                 "operation",
                 "method",
                 "status",
@@ -241,32 +240,30 @@ class Metrics:
         self.request_seconds = add(
             Histogram(
                 "dodona_http_request_seconds",
-                "Until an answer begins; of a stream, until it does.",
+                "Time to the start of the response, also for streams.",
                 "operation",
             )
         )
         self.in_flight = add(
-            Gauge("dodona_http_requests_in_flight", "Requests and streams that have not ended.")
+            Gauge("dodona_http_requests_in_flight", "Requests and streams in progress.")
         )
         self.open_connections = add(
-            Gauge("dodona_connections_open", "Event streams and WebSockets that are open.", "kind")
+            Gauge("dodona_connections_open", "Open event streams and WebSockets.", "kind")
         )
 
         self.runs_started = add(
-            Counter("dodona_runs_begun_total", "Runs that this process began to drive.", "agent")
+            Counter("dodona_runs_begun_total", "Runs started by this process.", "agent")
         )
         self.runs_ended = add(
-            Counter("dodona_runs_ended_total", "Runs that ended here.", "agent", "status")
+            Counter("dodona_runs_ended_total", "Runs ended in this process.", "agent", "status")
         )
-        self.runs_running = add(Gauge("dodona_runs_running", "Runs that this process drives now."))
-        self.lanes_waiting = add(
-            Gauge("dodona_lanes_waiting", "Conversations in which a run waits for its turn.")
-        )
+        self.runs_running = add(Gauge("dodona_runs_running", "Runs in progress in this process."))
+        self.lanes_waiting = add(Gauge("dodona_lanes_waiting", "Conversations with a queued run."))
 
         self.model_calls = add(
             Counter(
                 "dodona_model_calls_total",
-                "Calls of models: ok, cancelled, or what went wrong.",
+                "Model calls by outcome: ok, cancelled, or the kind of error.",
                 "provider",
                 "model",
                 "outcome",
@@ -275,7 +272,7 @@ class Metrics:
         self.model_seconds = add(
             Histogram(
                 "dodona_model_call_seconds",
-                "From the request to the end of the answer.",
+                "Time from the request to the end of the answer.",
                 "provider",
                 "model",
                 bounds=LONG_BUCKETS,
@@ -284,7 +281,7 @@ class Metrics:
         self.first_token_seconds = add(
             Histogram(
                 "dodona_model_first_token_seconds",
-                "From the request to the first piece of the answer.",
+                "Time from the request to the first piece of the answer.",
                 "provider",
                 "model",
                 bounds=LONG_BUCKETS,
@@ -293,8 +290,8 @@ class Metrics:
         self.model_tokens = add(
             Counter(
                 "dodona_model_tokens_total",
-                "As providers account for them. input holds cache_read and cache_write, output "
-                "holds reasoning.",
+                "Tokens as reported by providers. input includes cache_read and cache_write, "
+                "output includes reasoning.",
                 "provider",
                 "model",
                 "kind",
@@ -303,7 +300,7 @@ class Metrics:
         self.model_cost = add(
             Counter(
                 "dodona_model_cost_usd_total",
-                "What calls cost, as far as prices are known.",
+                "Cost of model calls with a known price.",
                 "provider",
                 "model",
             )
@@ -311,7 +308,7 @@ class Metrics:
         self.model_unpriced = add(
             Counter(
                 "dodona_model_unpriced_calls_total",
-                "Calls whose price nobody knows.",
+                "Model calls with an unknown price.",
                 "provider",
                 "model",
             )
@@ -320,56 +317,56 @@ class Metrics:
         self.tool_calls = add(
             Counter(
                 "dodona_tool_calls_total",
-                "Calls of tools: success, failure, timeout. A tool that there is none of is other.",
+                "Tool calls by outcome: success, failure, timeout. Unknown tools count as other.",
                 "tool",
                 "outcome",
             )
         )
         self.tool_seconds = add(
             Histogram(
-                "dodona_tool_call_seconds", "How long they took.", "tool", bounds=LONG_BUCKETS
+                "dodona_tool_call_seconds", "Duration of tool calls.", "tool", bounds=LONG_BUCKETS
             )
         )
 
         self.events_dropped = add(
             CallbackCounter(
                 "dodona_events_dropped_total",
-                "Events that were dropped: the bus was full, or a subscriber too slow.",
+                "Events dropped because the bus was full or a subscriber too slow.",
                 "where",
             )
         )
         self.write_seconds = add(
             Histogram(
                 "dodona_store_write_seconds",
-                "From the wish to write to its commit, as whoever waits sees it.",
+                "Time from the request to write to its commit, as seen by the caller.",
             )
         )
         self.budget_used = add(
             Gauge(
                 "dodona_budget_used_ratio",
-                "Used and held of its ceiling, of the fullest budget of each kind.",
+                "Used and reserved share of the ceiling, for the fullest budget of each kind.",
                 "scope",
                 "unit",
             )
         )
 
-        self.memory = add(Gauge("process_resident_memory_bytes", "Memory in use."))
-        self.cpu = add(CallbackCounter("process_cpu_seconds_total", "Processor time used."))
+        self.memory = add(Gauge("process_resident_memory_bytes", "Resident memory."))
+        self.cpu = add(CallbackCounter("process_cpu_seconds_total", "CPU time."))
         self.open_files = add(Gauge("process_open_fds", "Open files and sockets."))
-        self.max_files = add(Gauge("process_max_fds", "How many there may be."))
+        self.max_files = add(Gauge("process_max_fds", "Limit of open files and sockets."))
         self.start_time = add(
-            Gauge("process_start_time_seconds", "When the process began, since 1970.")
+            Gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970.")
         )
 
     def model_labels(self, provider: str, name: str) -> tuple[str, str]:
-        """The labels of a model; requests name models, so there is an end to them."""
+        """Return the labels of a model; their number is limited, because requests name models."""
         return provider, self._models.label_for(name)
 
     def agent_label(self, name: str) -> str:
         return self._agents.label_for(name)
 
     def add_collector(self, collector: Callable[[], Awaitable[None]]) -> None:
-        """Have this called before the numbers are read."""
+        """Register a function that is called before the metrics are rendered."""
         self._collectors.append(collector)
 
     async def render(self) -> str:

@@ -1,7 +1,7 @@
-"""Text with values in it, whoever wrote the template: it ends soon and stays small.
+"""Render Jinja templates within limits of time and size, even if their author is untrusted.
 
-A template may show values, choose with `if` and repeat with `for`; it cannot call, assign or
-include.
+A template can show values, branch with `if` and repeat with `for`. It cannot call functions,
+assign variables or include other templates.
 """
 
 from __future__ import annotations

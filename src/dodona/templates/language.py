@@ -1,4 +1,4 @@
-"""What a template may say: a small part of Jinja2's language, within bounds of size and time."""
+"""The template language: a small subset of Jinja2 with limits of size and time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from dodona.core.errors import ConfigError, SourceLocation, did_you_mean
 
-MAX_RENDERED_CHARS: Final = 256 * 1024  # characters of what is rendered
+MAX_RENDERED_CHARS: Final = 256 * 1024
 MAX_RANGE_LENGTH: Final = 1_000
-MAX_TEMPLATE_TOKENS: Final = 5_000  # of the template's own: text between them is one
+MAX_TEMPLATE_TOKENS: Final = 5_000  # text between two tags counts as one token
 MAX_LOOP_DEPTH: Final = 2
-MAX_RENDER_SECONDS: Final = 0.25  # seconds of this thread's own, a thousand times what one takes
+MAX_RENDER_SECONDS: Final = 0.25  # CPU time of the thread; a typical template takes 1/1000
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -48,57 +48,59 @@ _FORBIDDEN_NODE_NAMES = {
 
 
 def check_syntax(parsed: nodes.Template, label: str) -> None:
-    """Refuse what could take long or grow large. No set, no macros: nothing can be doubled."""
+    """Refuse syntax that could take long or produce large output, such as set and macros."""
     for node, loops in _walk(parsed):
         line = SourceLocation("", node.lineno or 0)
         if loops > MAX_LOOP_DEPTH or (isinstance(node, nodes.For) and node.recursive):
-            raise ConfigError(f"loops nest at most {MAX_LOOP_DEPTH} deep in a {label}.", where=line)
+            raise ConfigError(
+                f"loops in a {label} can be nested at most {MAX_LOOP_DEPTH} deep.", where=line
+            )
         if not isinstance(node, _ALLOWED) and not _is_range(node):
             raise ConfigError(
                 f"a {label} cannot use {_node_name(node)}.",
                 where=line,
-                hint="It shows values, with if, for and simple filters.",
+                hint="Only values, if, for and simple filters are supported.",
             )
         if isinstance(node, nodes.Filter) and node.name not in _ALLOWED_FILTERS:
             raise ConfigError(
-                f"there is no filter '{node.name}' in a {label}.",
+                f"unknown filter '{node.name}' in a {label}.",
                 where=line,
                 hint=did_you_mean(node.name, _ALLOWED_FILTERS)
-                or f"There are: {', '.join(_ALLOWED_FILTERS)}.",
+                or f"Available filters: {', '.join(_ALLOWED_FILTERS)}.",
             )
 
 
 def check_names(parsed: nodes.Template, names: Iterable[str], label: str) -> None:
-    """Refuse what asks for values that there never are; the first such is told."""
-    known = sorted(names)
-    unknown = meta.find_undeclared_variables(parsed) - {*known, *ENVIRONMENT.globals}
-    asked = [node for node in parsed.find_all(nodes.Name) if node.ctx == "load"]
-    wrong = [(node.lineno, node.name) for node in asked if node.name in unknown]
-    if wrong:
-        line, name = min(wrong, key=lambda each: each[0])
+    """Refuse a template that uses a variable not in `names`; report the first one."""
+    available = sorted(names)
+    unknown = meta.find_undeclared_variables(parsed) - {*available, *ENVIRONMENT.globals}
+    loads = [node for node in parsed.find_all(nodes.Name) if node.ctx == "load"]
+    errors = [(node.lineno, node.name) for node in loads if node.name in unknown]
+    if errors:
+        line, name = min(errors, key=lambda each: each[0])
         raise ConfigError(
-            f"the {label} asks for what there is not: '{name}' is undefined.",
+            f"the {label} uses an undefined value: '{name}' is undefined.",
             where=SourceLocation("", line),
-            hint=did_you_mean(name, known) or f"There are: {', '.join(known)}.",
+            hint=did_you_mean(name, available) or f"Available variables: {', '.join(available)}.",
         )
 
 
 def add_time_checks(parsed: nodes.Template) -> None:
-    """Look at the clock in each round of a loop."""
+    """Add a time check to each iteration of every loop."""
     loops = [node for node, _ in _walk(parsed) if isinstance(node, nodes.For)]
     for loop in loops:
-        place = {"lineno": loop.lineno, "environment": ENVIRONMENT}
-        loop.iter = nodes.Filter(loop.iter, "timed", [], [], None, None, **place)
+        attributes = {"lineno": loop.lineno, "environment": ENVIRONMENT}
+        loop.iter = nodes.Filter(loop.iter, "timed", [], [], None, None, **attributes)
 
 
 def _walk(root: nodes.Node) -> Iterator[tuple[nodes.Node, int]]:
-    """Each node, with how many loops it is in; not by recursion, for it may nest deeply."""
-    waiting = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
+    """Yield each node with its loop depth. Not recursive, because nodes may nest deeply."""
+    stack = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
         depth += isinstance(node, nodes.For)
         yield node, depth
-        waiting += [(child, depth) for child in node.iter_child_nodes()]
+        stack += [(child, depth) for child in node.iter_child_nodes()]
 
 
 def _is_range(node: nodes.Node) -> bool:
@@ -110,20 +112,20 @@ def _is_range(node: nodes.Node) -> bool:
 
 
 def _node_name(node: nodes.Node) -> str:
-    known = (told for kind, told in _FORBIDDEN_NODE_NAMES.items() if isinstance(node, kind))
-    return next(known, type(node).__name__.lower())
+    names = (name for kind, name in _FORBIDDEN_NODE_NAMES.items() if isinstance(node, kind))
+    return next(names, type(node).__name__.lower())
 
 
 def start_timer() -> None:
-    """From now on the time of a rendering counts."""
+    """Start the time limit of one rendering."""
     _end_time.set(thread_time() + MAX_RENDER_SECONDS)
 
 
-def _bounded_range(*given: int) -> range:
-    made = range(*given)
-    if len(made) > MAX_RANGE_LENGTH:
-        raise OverflowError(f"a range holds at most {MAX_RANGE_LENGTH:,} numbers")
-    return made
+def _bounded_range(*args: int) -> range:
+    numbers = range(*args)
+    if len(numbers) > MAX_RANGE_LENGTH:
+        raise OverflowError(f"a range can have at most {MAX_RANGE_LENGTH:,} numbers")
+    return numbers
 
 
 def _check_time() -> None:
@@ -137,36 +139,36 @@ def _timed(value: Iterable[object]) -> Iterator[object]:
         yield each
 
 
-def _with_time_check(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that looks at the clock: a long chain of them is as good as a loop."""
+def _with_time_check(filter_function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a time check to a filter: a long chain of filters costs as much as a loop."""
 
-    @wraps(work)
-    def checked(*given: Any, **named: Any) -> Any:
+    @wraps(filter_function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
         _check_time()
-        return work(*given, **named)
+        return filter_function(*args, **kwargs)
 
     return checked
 
 
-def _join(value: Iterable[object], between: str = "") -> str:
-    """Jinja's own, within bounds: a loop could hand a long text to it many times over."""
+def _join(value: Iterable[object], separator: str = "") -> str:
+    """Jinja's `join` with a size limit: a loop could join a long text many times."""
     parts: list[str] = []
-    room = MAX_RENDERED_CHARS
+    remaining = MAX_RENDERED_CHARS
     for each in value:
         parts.append(str(_finalize_value(each)))
-        room -= len(parts[-1]) + len(between)
-        if room < -len(between):
-            raise OverflowError(f"a text has at most {MAX_RENDERED_CHARS:,} characters")
-    return between.join(parts)
+        remaining -= len(parts[-1]) + len(separator)
+        if remaining < -len(separator):
+            raise OverflowError(f"a text can have at most {MAX_RENDERED_CHARS:,} characters")
+    return separator.join(parts)
 
 
 def _thousands(value: int | float) -> str:
-    """1234567 as 1,234,567."""
+    """Format 1234567 as 1,234,567."""
     return f"{value:,}"
 
 
 def _duration(seconds: int | float) -> str:
-    """3700 as 1 hour, 200000 as 2 days: as far as people want to know it."""
+    """Format seconds in the largest whole unit: 3700 as 1 hour, 200000 as 2 days."""
     for unit, size in _UNITS:
         if seconds >= size:
             count = int(seconds // size)
@@ -175,7 +177,7 @@ def _duration(seconds: int | float) -> str:
 
 
 def _finalize_value(value: object) -> object:
-    """Only what looks the same each time: a method would show where in memory it is."""
+    """Allow only values with a stable text: a method would show its memory address."""
     _check_time()
     if isinstance(value, Scalar | list | tuple | dict | range | StrictUndefined):
         return cast("object", value)
@@ -184,33 +186,33 @@ def _finalize_value(value: object) -> object:
 
 class _Environment(ImmutableSandboxedEnvironment):
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Of a map its entries come first: `payload.items` is what the payload holds."""
+        """Look up entries of a mapping before its methods: `payload.items` is an entry."""
         if isinstance(obj, Mapping) and attribute in obj:
             return cast("Mapping[str, Any]", obj)[attribute]
         return super().getattr(obj, attribute)
 
 
 def _build_environment() -> ImmutableSandboxedEnvironment:
-    made = _Environment(
+    environment = _Environment(
         undefined=StrictUndefined,
-        autoescape=False,  # it is Markdown for a model, not HTML
+        autoescape=False,  # the output is Markdown for a model, not HTML
         trim_blocks=True,
         lstrip_blocks=True,
         cache_size=0,
-        optimized=False,  # what is constant is worked out within the time of a rendering
+        optimized=False,  # constants are evaluated within the time limit of a rendering
         finalize=_finalize_value,
     )
-    filters = cast("dict[str, Any]", made.filters)
+    filters = cast("dict[str, Any]", environment.filters)
     filters.update(duration=_duration, thousands=_thousands)
-    kept = {name: _with_time_check(filters[name]) for name in _ALLOWED_FILTERS} | {
+    allowed = {name: _with_time_check(filters[name]) for name in _ALLOWED_FILTERS} | {
         "join": _join,
         "timed": _timed,
     }
     filters.clear()
-    filters.update(kept)
-    made.globals.clear()
-    cast("dict[str, Any]", made.globals)["range"] = _bounded_range
-    return made
+    filters.update(allowed)
+    environment.globals.clear()
+    cast("dict[str, Any]", environment.globals)["range"] = _bounded_range
+    return environment
 
 
 _end_time: ContextVar[float] = ContextVar("_end_time")

@@ -1,4 +1,4 @@
-"""Templates with their values: what goes wrong is told by line, and never as a traceback."""
+"""Compile and render templates. Every error is a ConfigError with a line."""
 
 from __future__ import annotations
 
@@ -27,66 +27,67 @@ from dodona.templates.language import (
 
 
 class Template:
-    """One that was checked. `what` is how mistakes call it: "prompt", "template".
+    """A compiled template. `label` names it in errors: "prompt", "template".
 
-    With `names`, it may ask for these values only. A mistake has its line, and no file.
+    If `names` is given, the template may use only these variables. Errors have a line but no
+    file.
     """
 
     def __init__(
         self, text: str, *, label: str = "template", names: Iterable[str] | None = None
     ) -> None:
         self._label = label
-        given = None if names is None else tuple(names)
-        self._template, self._variables = _compile_template(text, label, given)
+        allowed_names = None if names is None else tuple(names)
+        self._template, self._variables = _compile_template(text, label, allowed_names)
 
     def uses_variable(self, name: str) -> bool:
-        """Need this value be given?"""
+        """Return whether the template uses this variable."""
         return name in self._variables
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text with these values, which are JSON's."""
-        what = self._label
+        """Render the template with JSON values."""
+        label = self._label
         start_timer()
         try:
-            return "".join(_limit_length(self._template.generate(values), what))
-        except UndefinedError as wrong:
+            return "".join(_limit_length(self._template.generate(values), label))
+        except UndefinedError as error:
             raise ConfigError(
-                f"the {what} asks for what there is not: {_error_text(wrong)}.",
-                where=SourceLocation("", _template_line(wrong)),
-                hint=_undefined_hint(wrong, values),
-            ) from wrong
-        except SecurityError as wrong:
+                f"the {label} uses an undefined value: {_error_text(error)}.",
+                where=SourceLocation("", _template_line(error)),
+                hint=_undefined_hint(error, values),
+            ) from error
+        except SecurityError as error:
             raise ConfigError(
-                f"the {what} may not do that: {_error_text(wrong)}.",
-                where=SourceLocation("", _template_line(wrong)),
-            ) from wrong
+                f"the {label} is not allowed to do this: {_error_text(error)}.",
+                where=SourceLocation("", _template_line(error)),
+            ) from error
         except (
             *(TemplateRuntimeError, TypeError, ValueError, OverflowError, ArithmeticError),
             *(LookupError, RecursionError),
-        ) as wrong:
+        ) as error:
             raise ConfigError(
-                f"the {what} cannot be rendered: {_error_text(wrong)}.",
-                where=SourceLocation("", _template_line(wrong)),
-            ) from wrong
+                f"the {label} cannot be rendered: {_error_text(error)}.",
+                where=SourceLocation("", _template_line(error)),
+            ) from error
 
 
 def render(text: str, values: Mapping[str, Any], *, label: str = "template", file: str = "") -> str:
-    """The template with its values: JSON's, and rendered once as long as they stay the same.
+    """Render a template with JSON values. The result is cached while both stay the same.
 
-    `file` is what a mistake is reported in.
+    `file` is the file of the location in an error.
     """
     try:
         return _render_cached(text, _HashableValues(_freeze(values, label), values), label)
-    except ConfigError as wrong:
-        line = wrong.where.line if wrong.where else 0
+    except ConfigError as error:
+        line = error.where.line if error.where else 0
         raise ConfigError(
-            wrong.message, where=SourceLocation(file or label, line), hint=wrong.hint
-        ) from wrong
+            error.message, where=SourceLocation(file or label, line), hint=error.hint
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class _HashableValues:
-    """Values as a key: they are the same when they look the same."""
+    """Values as a cache key: they are equal if they render the same."""
 
     key: object
     values: Mapping[str, Any] = field(compare=False)
@@ -99,8 +100,8 @@ def _freeze(value: object, label: str) -> object:
     if isinstance(value, list | tuple):
         return list, tuple(_freeze(each, label) for each in cast("Iterable[object]", value))
     if not isinstance(value, Scalar):
-        raise TypeError(f"a {label} takes JSON values, and no {type(value).__name__}")
-    return type(value), value  # with its type: 1 == True, and they do not render the same
+        raise TypeError(f"a {label} takes JSON values, not {type(value).__name__}")
+    return type(value), value  # with the type, because 1 == True but they render differently
 
 
 @lru_cache(maxsize=256)
@@ -109,10 +110,10 @@ def _render_cached(text: str, values: _HashableValues, label: str) -> str:
 
 
 def _limit_length(pieces: Iterable[str], label: str) -> Iterator[str]:
-    room = MAX_RENDERED_CHARS
+    remaining = MAX_RENDERED_CHARS
     for piece in pieces:
-        room -= len(piece)
-        if room < 0:
+        remaining -= len(piece)
+        if remaining < 0:
             raise ConfigError(
                 f"the {label} renders to more than {MAX_RENDERED_CHARS:,} characters."
             )
@@ -120,58 +121,58 @@ def _limit_length(pieces: Iterable[str], label: str) -> Iterator[str]:
 
 
 def _template_line(error: BaseException) -> int:
-    """The template's line, which Jinja writes into the traceback."""
-    found = [
+    """Return the line in the template, which Jinja puts into the traceback."""
+    lines = [
         line
         for frame, line in walk_tb(error.__traceback__)
         if "__jinja_exception__" in frame.f_globals
     ]
-    return found[-1] if found else 0
+    return lines[-1] if lines else 0
 
 
 def _undefined_hint(error: UndefinedError, values: Mapping[str, Any]) -> str:
-    asked = re.fullmatch(r"'(.*)' is undefined", error.message or "")
-    if asked is None:
+    match = re.fullmatch(r"'(.*)' is undefined", error.message or "")
+    if match is None:
         return ""
-    return did_you_mean(asked[1], values) or f"There are: {', '.join(sorted(values))}."
+    return did_you_mean(match[1], values) or f"Available variables: {', '.join(sorted(values))}."
 
 
 @lru_cache(maxsize=256)
 def _compile_template(
     text: str, label: str, names: tuple[str, ...] | None
 ) -> tuple[JinjaTemplate, frozenset[str]]:
-    """The template, and the values that it asks for."""
+    """Compile a template, and return it with the variables that it uses."""
     try:
         _check_size(text, label)
         parsed = ENVIRONMENT.parse(text)
         check_syntax(parsed, label)
         if names is not None:
             check_names(parsed, names, label)
-        asked = frozenset(meta.find_undeclared_variables(parsed))
+        variables = frozenset(meta.find_undeclared_variables(parsed))
         add_time_checks(parsed)
-        return ENVIRONMENT.from_string(parsed), asked
-    except TemplateSyntaxError as wrong:
+        return ENVIRONMENT.from_string(parsed), variables
+    except TemplateSyntaxError as error:
         raise ConfigError(
-            f"the {label} is no template: {_error_text(wrong)}.",
-            where=SourceLocation("", wrong.lineno),
-            hint="Text with {{, {% or {# in it goes between {% raw %} and {% endraw %}.",
-        ) from wrong
-    except (RecursionError, SyntaxError) as wrong:
-        raise ConfigError(f"the {label} is nested too deeply.") from wrong
-    except ValueError as wrong:
-        raise ConfigError(f"the {label} is no template: {wrong}.") from wrong
+            f"the {label} is not a valid template: {_error_text(error)}.",
+            where=SourceLocation("", error.lineno),
+            hint="Put literal {{, {% or {# between {% raw %} and {% endraw %}.",
+        ) from error
+    except (RecursionError, SyntaxError) as error:
+        raise ConfigError(f"the {label} is nested too deeply.") from error
+    except ValueError as error:
+        raise ConfigError(f"the {label} is not a valid template: {error}.") from error
 
 
 def _error_text(error: BaseException) -> str:
-    """What Jinja says, without the full stop that only some of it has."""
+    """Return Jinja's message without a full stop, which only some messages have."""
     return str(error.args[0] if error.args else error).rstrip(".")
 
 
 def _check_size(text: str, label: str) -> None:
-    """Before it is parsed: that takes seconds if there is much of it."""
+    """Refuse a template with too many tokens before it is parsed, which could take seconds."""
     for count, (line, _, _) in enumerate(ENVIRONMENT.lex(text)):
         if count >= MAX_TEMPLATE_TOKENS:
             raise ConfigError(
-                f"the {label} has more than {MAX_TEMPLATE_TOKENS:,} parts.",
+                f"the {label} has more than {MAX_TEMPLATE_TOKENS:,} tokens.",
                 where=SourceLocation("", line),
             )

@@ -1,1 +1,1 @@
-"""What agents can do: the registry of tools, how they are called, and the tools themselves."""
+"""Tools that agents can call: the registry, how a call runs, and the built-in tools."""

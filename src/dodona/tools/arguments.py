@@ -1,7 +1,7 @@
-"""The arguments of a call: parsed once, filled in, and checked before a tool sees them.
+"""Tool call arguments: parsed once, filled with defaults, and validated before a tool sees them.
 
-A model may write anything. What does not fit raises ToolRetry, whose text is for the model: what is
-wrong, where, and which parameters there are.
+A model may write anything. Invalid arguments raise ToolRetry, whose text is written for the model:
+the problem, its place, and the list of parameters.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from jsonschema_rs import ValidationError, ValidationErrorKind
 from dodona.core.errors import ConfigError, ToolRetry, did_you_mean
 from dodona.core.messages import ToolSpec
 
-PROJECT_PARAMETER: Final = (
-    "project_id"  # filled in by us: a model that chose it could reach any project
-)
+# Filled in by us: a model that could choose it could reach any project.
+PROJECT_PARAMETER: Final = "project_id"
 MAX_ARGUMENTS_CHARS: Final = 4_000_000
 MAX_PROBLEMS: Final = 5
 MAX_PROBLEM_CHARS: Final = 240
@@ -28,7 +27,7 @@ MAX_SUMMARY_CHARS: Final = 1_500
 
 
 class ArgumentReader:
-    """Reads the arguments for one tool. Its schema is compiled once, and fetches nothing."""
+    """Reads the arguments of one tool. The schema is compiled once and offline."""
 
     def __init__(self, spec: ToolSpec) -> None:
         self._name = spec.name
@@ -40,15 +39,18 @@ class ArgumentReader:
         self.model_spec = _without_project(spec) if self._has_project_parameter else spec
 
     def read(self, text: str, *, project_id: str) -> dict[str, Any]:
-        """What the tool is called with; ToolRetry says what is wrong with the text."""
+        """Return the arguments to call the tool with.
+
+        Raises ToolRetry, which states the problem, when the text is invalid.
+        """
         arguments = self._parse(text)
         if self._has_project_parameter:
             arguments[PROJECT_PARAMETER] = project_id
         _fill_defaults(arguments, self._schema)
         if not self._validator.is_valid(arguments):
-            found = islice(self._validator.iter_errors(arguments), MAX_PROBLEMS)
+            errors = islice(self._validator.iter_errors(arguments), MAX_PROBLEMS)
             self._reject(
-                " ".join(mistake for error in found for mistake in self._format_error(error))
+                " ".join(problem for error in errors for problem in self._format_error(error))
             )
         return arguments
 
@@ -56,7 +58,7 @@ class ArgumentReader:
         if len(text) > MAX_ARGUMENTS_CHARS:
             self._reject(f"they are longer than {MAX_ARGUMENTS_CHARS:,} characters.")
         if not text.strip():
-            return {}  # some models write nothing where they mean an empty object
+            return {}  # some models write nothing for an empty object
         try:
             value = json.loads(text, parse_float=_parse_number, parse_constant=_reject_constant)
         except json.JSONDecodeError as error:
@@ -70,47 +72,51 @@ class ArgumentReader:
             self._reject(f"they must be a JSON object (got {_shorten(text)}).")
         arguments = cast(dict[str, Any], value)
         if not _is_encodable(text, arguments):
-            self._reject("they hold half of a surrogate pair, which is not a character.")
+            self._reject("they contain half of a surrogate pair, which is not a character.")
         return arguments
 
     def _reject(self, problems: str) -> NoReturn:
         raise ToolRetry(
-            f"The arguments of {self._name} cannot be used: {problems}", hint=self._summary()
+            f"The arguments of {self._name} are invalid: {problems}", hint=self._summary()
         )
 
     def _format_error(self, error: ValidationError) -> Iterator[str]:
-        place = ".".join(str(part) for part in error.instance_path)
+        path = ".".join(str(part) for part in error.instance_path)
         match error.kind:
-            case ValidationErrorKind.AdditionalProperties(unexpected=names) if not place:
+            case ValidationErrorKind.AdditionalProperties(unexpected=names) if not path:
                 yield from (
                     _format_unknown_parameter(name, self.model_spec)
                     for name in names[:MAX_PROBLEMS]
                 )
-            case ValidationErrorKind.Required(property=name) if not place:
+            case ValidationErrorKind.Required(property=name) if not path:
                 yield f"'{name}' is missing."
             case _:
-                yield f"{place or 'the object'}: {_shorten(error.message)}."
+                yield f"{path or 'the object'}: {_shorten(error.message)}."
 
     def _summary(self) -> str:
-        """The parameters in one line: a model that got them wrong may not look up the schema."""
+        """List the parameters in one line: the model may not look up the schema again."""
         required: object = self.model_spec.parameters.get("required")
         names = cast(list[str], required) if isinstance(required, list) else []
         properties = _properties(self.model_spec.parameters)
-        told = [
+        parameters = [
             _format_parameter(name, schema, is_required=name in names)
             for name, schema in properties.items()
         ]
-        return f"Parameters: {', '.join(told)}."[:MAX_SUMMARY_CHARS] if told else "It takes none."
+        return (
+            f"Parameters: {', '.join(parameters)}."[:MAX_SUMMARY_CHARS]
+            if parameters
+            else "It takes no parameters."
+        )
 
     def _check_defaults(self) -> None:
-        """A default that does not fit would be held against the model."""
+        """Reject a default that violates the schema: the model would be blamed for it."""
         filled: dict[str, Any] = {}
         _fill_defaults(filled, self._schema)
         for error in self._validator.iter_errors(filled):
             if error.instance_path:
                 raise ConfigError(
                     f"the default of '{error.instance_path[0]}' of tool '{self._name}' does not "
-                    f"fit its own schema: {_shorten(error.message)}."
+                    f"match its own schema: {_shorten(error.message)}."
                 )
 
 
@@ -118,17 +124,17 @@ def _compile_schema(name: str, schema: dict[str, Any]) -> jsonschema_rs.Validato
     if schema.get("type") != "object":
         raise ConfigError(
             f"the parameters of tool '{name}' are not an object.",
-            hint='Its JSON Schema must say {"type": "object"}.',
+            hint='Its JSON Schema must have {"type": "object"}.',
         )
     try:
-        # Offline: a schema may come from a stranger, and a $ref must not make us call somebody.
+        # Offline: a schema may be untrusted, and its $ref must not trigger a request.
         return jsonschema_rs.validator_for(schema, offline=True)
     except ValueError as error:
-        place = ".".join(str(part) for part in getattr(error, "instance_path", ()))
-        said = _shorten(getattr(error, "message", str(error)))
+        path = ".".join(str(part) for part in getattr(error, "instance_path", ()))
+        message = _shorten(getattr(error, "message", str(error)))
         raise ConfigError(
-            f"the parameters of tool '{name}' are no JSON Schema: "
-            f"{f'{place}: ' if place else ''}{said}."
+            f"the parameters of tool '{name}' are not a valid JSON Schema: "
+            f"{f'{path}: ' if path else ''}{message}."
         ) from error
 
 
@@ -138,7 +144,7 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_project(spec: ToolSpec) -> ToolSpec:
-    """The tool as a model sees it."""
+    """Return the spec as the model sees it, without the project parameter."""
     schema = dict(spec.parameters)
     schema["properties"] = {
         name: value for name, value in _properties(schema).items() if name != PROJECT_PARAMETER
@@ -149,7 +155,7 @@ def _without_project(spec: ToolSpec) -> ToolSpec:
 
 
 def _fill_defaults(value: dict[str, Any], schema: Mapping[str, Any]) -> None:
-    """Give what is missing its default, in objects within objects too."""
+    """Fill in missing values with their defaults, in nested objects too."""
     for name, sub in _properties(schema).items():
         if not isinstance(sub, Mapping):
             continue
@@ -161,13 +167,13 @@ def _fill_defaults(value: dict[str, Any], schema: Mapping[str, Any]) -> None:
 
 
 def _parse_number(text: str) -> float | int:
-    """5.0 is an integer to JSON Schema, so it must be one to the tool that asked for one."""
+    """Parse `5.0` as an int: to JSON Schema it is an integer, so the tool must get one."""
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _is_encodable(text: str, value: object) -> bool:
@@ -191,7 +197,7 @@ def _to_json(value: object) -> str:
 
 
 def _shorten(text: str) -> str:
-    """Both ends of a text: a value that is wrong comes first, why it is wrong comes last."""
+    """Keep both ends of a long text: the value comes first, the reason last."""
     if len(text) <= MAX_PROBLEM_CHARS:
         return text.rstrip(".")
     half = MAX_PROBLEM_CHARS // 2
@@ -199,19 +205,19 @@ def _shorten(text: str) -> str:
 
 
 def _format_unknown_parameter(name: str, spec: ToolSpec) -> str:
-    near = did_you_mean(name, _properties(spec.parameters))
-    return f"there is no parameter '{_shorten(name)}'. {near}".strip()
+    suggestion = did_you_mean(name, _properties(spec.parameters))
+    return f"there is no parameter '{_shorten(name)}'. {suggestion}".strip()
 
 
 def _format_parameter(name: str, schema: object, *, is_required: bool) -> str:
-    known = cast(Mapping[str, Any], schema if isinstance(schema, Mapping) else {})
-    kind: Any = known.get("type", "any")
+    spec = cast(Mapping[str, Any], schema if isinstance(schema, Mapping) else {})
+    kind: Any = spec.get("type", "any")
     words = [" or ".join(map(str, cast(list[Any], kind))) if isinstance(kind, list) else str(kind)]
-    choices: Any = known.get("enum")
+    choices: Any = spec.get("enum")
     if isinstance(choices, list):
         words = ["one of " + ", ".join(map(_to_json, cast(list[Any], choices)[:20]))]
     if is_required:
         words.append("required")
-    if "default" in known:
-        words.append(f"default {_shorten(_to_json(known['default']))}")
+    if "default" in spec:
+        words.append(f"default {_shorten(_to_json(spec['default']))}")
     return f"{name} ({', '.join(words)})"

@@ -1,13 +1,13 @@
-"""One call of a tool, whatever comes of it. Every call has its result.
+"""Run one tool call. Every call gets a result.
 
-| what happens                          | what the model reads                              |
-|---------------------------------------|---------------------------------------------------|
-| no such tool for this agent           | so, with the nearest name                         |
-| arguments that do not fit             | what is wrong, and which parameters there are     |
-| the tool says that it cannot          | its own words                                     |
-| too slow                              | so; of a tool with an effect, that it may be done |
-| any other exception                   | a plain sentence; the traceback is in the log     |
-| cancelled                             | nothing: it is raised again                       |
+| outcome                     | the model reads                                               |
+|-----------------------------|---------------------------------------------------------------|
+| unknown tool for the agent  | the error, with the nearest name                              |
+| invalid arguments           | the problem, and the list of parameters                       |
+| the tool raises ToolFailed  | the tool's message                                            |
+| timeout                     | the error; for a tool with an effect, that it may have run    |
+| any other exception         | a generic sentence; the traceback is in the log               |
+| cancelled                   | nothing: the cancellation is raised again                     |
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_EVENTS: Final = 20
 
 _log = logging.getLogger(__name__)
 
-# Errors whose words are meant for whoever asked. Others may speak of files and servers.
+# Errors whose text may be shown. The text of others may name files and servers.
 _MODEL_VISIBLE_ERRORS: Final = (
     ToolFailed,
     ToolRetry,
@@ -51,13 +51,13 @@ _MODEL_VISIBLE_ERRORS: Final = (
 
 
 class _ToolTimedOut(ToolFailed):
-    """A tool that was stopped at its limit of time."""
+    """The tool ran into its timeout and was stopped."""
 
 
 async def call_tool(
     tools: ToolRegistry, call: ToolCall, *, agent: str, context: ToolContext
 ) -> ToolCallResult:
-    """Call a tool as an agent's model asked. Raises nothing but cancellation."""
+    """Run a tool call that an agent's model requested. Raises nothing but cancellation."""
     started = perf_counter()
     arguments: dict[str, Any] = {}
     outcome = ToolOutput("")
@@ -65,18 +65,18 @@ async def call_tool(
     try:
         entry = tools.find_for_agent(call.name, agent)
         if entry is None:
-            raise _unknown_tool_error(tools, agent, call.name)  # noqa: TRY301 - answered like any other
+            raise _unknown_tool_error(tools, agent, call.name)  # noqa: TRY301 - handled like any other
         arguments = entry.argument_reader.read(call.arguments, project_id=context.project_id)
-        returned = await _call_with_timeout(entry.tool, arguments, context)
-        result = ToolResult(call.id, call.name, truncate_text(returned.text))
-        outcome = returned
+        tool_output = await _call_with_timeout(entry.tool, arguments, context)
+        result = ToolResult(call.id, call.name, truncate_text(tool_output.text))
+        outcome = tool_output
     except _MODEL_VISIBLE_ERRORS as error:
         result = _failed_result(call, str(error))
         timed_out = isinstance(error, _ToolTimedOut)
-    except Exception:  # noqa: BLE001 - a tool is anybody's code, and the run goes on without it
+    except Exception:  # noqa: BLE001 - a tool may raise anything; the run continues
         _log.exception("tool %s failed", call.name[:80], extra={"call": call.id, "agent": agent})
-        said = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
-        result = _failed_result(call, said)
+        text = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
+        result = _failed_result(call, text)
     return ToolCallResult(
         result,
         round((perf_counter() - started) * 1000),
@@ -98,7 +98,7 @@ async def _call_with_timeout(
             return await tool.call(arguments, context)
     except TimeoutError:
         if not deadline.expired():
-            raise  # the tool's own
+            raise  # raised by the tool
         seconds = f"{tool.timeout_seconds:g} seconds"
         raise _ToolTimedOut(
             f"{tool.spec.name} took longer than {seconds} and was stopped.",
@@ -108,22 +108,22 @@ async def _call_with_timeout(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Nobody cancelled us: something that the tool waited for was, and that is its failure.
-        raise ToolFailed(f"{tool.spec.name} was cut off.", hint=_retry_warning(tool)) from None
+        # We were not cancelled: a task that the tool awaited was, so the tool failed.
+        raise ToolFailed(f"{tool.spec.name} was interrupted.", hint=_retry_warning(tool)) from None
 
 
 def _retry_warning(tool: Tool) -> str:
     if tool.effect is Effect.NONE:
         return ""
-    return "It may have been done all the same: verify before repeating it."
+    return "It may have taken effect anyway: check before you repeat it."
 
 
 def _unknown_tool_error(tools: ToolRegistry, agent: str, name: str) -> DodonaError:
     names = [spec.name for spec in tools.specs_for(agent)]
-    there_are = f"There are: {', '.join(names)}." if names else "There are no tools."
+    available = f"Available tools: {', '.join(names)}." if names else "There are no tools."
     return ToolRetry(
         f"There is no tool '{name[:80]}'.",
-        hint=f"{did_you_mean(name, names)} {there_are}".strip(),
+        hint=f"{did_you_mean(name, names)} {available}".strip(),
     )
 
 
@@ -132,7 +132,7 @@ def _failed_result(call: ToolCall, text: str) -> ToolResult:
 
 
 def truncate_text(text: str) -> str:
-    """The text, or its beginning with a note that the rest is left out."""
+    """Return the text, cut to MAX_RESULT_CHARS with a note about the rest."""
     if len(text) <= MAX_RESULT_CHARS:
         return text
     note = f"\n[Cut here: this is the beginning of {len(text):,} characters.]"

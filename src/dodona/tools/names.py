@@ -1,4 +1,4 @@
-"""The names of the tools that Dodona comes with, known before anything is started."""
+"""Names of the built-in tools, available without starting anything."""
 
 from __future__ import annotations
 

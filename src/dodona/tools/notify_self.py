@@ -1,4 +1,4 @@
-"""notify_self: an agent's note to itself, told at a point of this run, later, or in another one."""
+"""notify_self: an agent's note to itself, delivered later in this run or in another one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
 MAX_MESSAGE_CHARS: Final = 2_000
-MAX_DELAY_SECONDS: Final = 366 * 86_400.0  # seconds ahead that a note may be for
+MAX_DELAY_SECONDS: Final = 366 * 86_400.0  # how far ahead a note can be scheduled
 
 _PRIORITIES: Final = {
     "low": Severity.DEBUG,
@@ -38,27 +38,27 @@ _DELAY = re.compile(r"\+(\d{1,6})([smhd])")
 
 SPEC: Final = ToolSpec(
     "notify_self",
-    "Leave a note to yourself. It comes before your next turn; or with 'deliver_at' later: at a "
-    "time, after a delay, or when a tool is called. With 'persist_cross_session' it also comes in "
-    "a later conversation, if it was not told before.",
+    "Leave a note to yourself. By default it is delivered before your next turn. With 'deliver_at' "
+    "it is delivered later: at a time, after a delay, or when a tool is called. With "
+    "'persist_cross_session' it survives this conversation until it has been delivered.",
     {
         "type": "object",
         "properties": {
             "message": {
                 "type": "string",
-                "description": "What you should be told.",
+                "description": "The text of the note.",
                 "minLength": 1,
                 "maxLength": MAX_MESSAGE_CHARS,
             },
             "priority": {
                 "type": "string",
-                "description": "How urgent it is.",
+                "description": "The urgency of the note.",
                 "enum": list(_PRIORITIES),
                 "default": "normal",
             },
             "category": {
                 "type": "string",
-                "description": "A word for what it is about.",
+                "description": "One word for the topic.",
                 "maxLength": 40,
                 "default": "note",
             },
@@ -66,12 +66,12 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "'2026-01-31T09:00:00Z', '+10m' (s, m, h, d), 'tool:NAME' (when "
                 "that tool is called), 'when:EXPRESSION' (a CEL expression over `event`), or "
-                "'next_session'. Without it, the next turn.",
+                "'next_session'. Default: the next turn.",
                 "maxLength": 400,
             },
             "persist_cross_session": {
                 "type": "boolean",
-                "description": "Keep it beyond this run, until it was told.",
+                "description": "Keep the note after this run until it has been delivered.",
                 "default": False,
             },
         },
@@ -82,13 +82,17 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, log: NoticeLog) -> None:
+    """Register notify_self."""
+
     @registry.tool(SPEC, category=ToolCategory.META, effect=Effect.KEYED, timeout_seconds=15)
     async def notify_self(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         event = _build_event(arguments, context)
         due = _parse_deferral(arguments.get("deliver_at", ""))
         if due is None:
             if not arguments["persist_cross_session"]:
-                return ToolOutput("Noted: it comes before the next turn.", events=(event,))
+                return ToolOutput(
+                    "Noted. It will be delivered before the next turn.", events=(event,)
+                )
             due = Deferral(DeferUntil.SESSION)
         stored = await log.put(
             NewNotice(
@@ -99,9 +103,9 @@ def add(registry: ToolRegistry, log: NoticeLog) -> None:
                 key=context.key,
             )
         )
-        # A note for another session does not come in this one.
-        heard = () if due.until is DeferUntil.SESSION else (to_deferred_event(stored),)
-        return ToolOutput(f"Noted: it comes {_format_deferral(due)}.", events=heard)
+        # A note for the next session is not delivered in this one.
+        events = () if due.until is DeferUntil.SESSION else (to_deferred_event(stored),)
+        return ToolOutput(f"Noted. It will be delivered {_format_deferral(due)}.", events=events)
 
 
 def _build_event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
@@ -120,7 +124,7 @@ def _build_event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
 
 
 def _parse_deferral(text: str) -> Deferral | None:
-    """When it is told; None is the next turn."""
+    """Parse `deliver_at`; None means the next turn."""
     text = text.strip()
     if not text:
         return None
@@ -137,7 +141,7 @@ def _parse_deferral(text: str) -> Deferral | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ToolRetry(
-            f"'{text[:80]}' is no time to deliver at.",
+            f"'{text[:80]}' is not a valid delivery time.",
             hint="Write '2026-01-31T09:00:00Z', '+10m', 'tool:NAME', 'when:EXPRESSION' or "
             "'next_session'.",
         ) from None
@@ -146,17 +150,19 @@ def _parse_deferral(text: str) -> Deferral | None:
 
 
 def _defer_until_condition(condition: str) -> Deferral:
-    """Checked now: the model can still mend it, and nobody could when it is looked at."""
+    """Validate the condition now, while the model can still correct it."""
     try:
         compile_condition(condition, names=EVENT_VARIABLES)
     except ConfigError as error:
-        raise ToolRetry(f"'{condition[:80]}' is no condition: {error.message}") from None
+        raise ToolRetry(f"'{condition[:80]}' is not a valid condition: {error.message}") from None
     return Deferral(DeferUntil.CONDITION, condition=condition)
 
 
 def _defer_until_time(timestamp: float, text: str) -> Deferral:
     if not 0 <= timestamp <= time() + MAX_DELAY_SECONDS:
-        raise ToolRetry(f"'{text[:80]}' is too far away.", hint="At most a year ahead.")
+        raise ToolRetry(
+            f"'{text[:80]}' is too far in the future.", hint="The limit is one year ahead."
+        )
     return Deferral(DeferUntil.TIME, at=timestamp)
 
 
@@ -168,6 +174,6 @@ def _format_deferral(deferral: Deferral) -> str:
         case DeferUntil.TOOL:
             return f"when {deferral.tool} is called"
         case DeferUntil.CONDITION:
-            return f"once {deferral.condition} holds"
+            return f"when {deferral.condition} is true"
         case DeferUntil.SESSION:
             return "with the next question"

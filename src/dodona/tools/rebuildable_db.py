@@ -1,7 +1,7 @@
-"""A SQLite file that can be thrown away: what it holds can be made again from elsewhere.
+"""A SQLite file whose content can be rebuilt from other data.
 
-So a damaged file, or one of another version, is made anew and nobody is asked; another program's
-is not touched. Each thread has a connection of its own, which stays open. All of it blocks.
+A damaged file, or one with another format version, is rebuilt automatically; a database of another
+program is never touched. Each thread keeps its own open connection. All calls block.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from dodona.core.errors import ToolFailed
 
-LOCK_TIMEOUT_SECONDS: Final = 20.0  # for another process that writes
+LOCK_TIMEOUT_SECONDS: Final = 20.0  # wait for another process that is writing
 
 _POLL_SECONDS: Final = 0.02
 _CORRUPTION_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -29,22 +29,22 @@ _TRUNCATION_CODES: Final = frozenset({sqlite3.SQLITE_IOERR_SHORT_READ})
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-FileIdentity: TypeAlias = tuple[int, int]  # a file's device and number, whatever its name is by now
+FileIdentity: TypeAlias = tuple[int, int]  # device and inode number; survives a rename
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFormat:
-    """What such a file is: its tables, and the marks by which one of ours is known."""
+    """The schema of such a file, and the markers that identify it as ours."""
 
     schema: str
     application_id: int
     version: int
-    cache_kb: int = 8_000  # of pages that each connection keeps
+    cache_kb: int = 8_000  # page cache of each connection
 
 
 @dataclass(slots=True, eq=False)
 class _ThreadConnection:
-    """A connection; `used` is held by who works with it, or closes it."""
+    """A connection. Hold `lock` while you use or close it."""
 
     db: sqlite3.Connection
     identity: FileIdentity
@@ -58,11 +58,11 @@ class _ThreadConnection:
 
 
 class _VersionMismatch(sqlite3.DatabaseError):
-    """A file of ours, of another version."""
+    """The file is ours but has another format version."""
 
 
 class RebuildableDatabase:
-    """One such file. A program may have several of these on one file, in several processes."""
+    """One such file. Several instances, in several processes, may share a file."""
 
     def __init__(self, path: Path, database_format: DatabaseFormat) -> None:
         self._path = path
@@ -72,87 +72,87 @@ class RebuildableDatabase:
         self._connections: list[_ThreadConnection] = []
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What the work comes to. If the file is damaged, it is done once more on a new one."""
+        """Run `work` and return its result; if the file is damaged, retry on a new one."""
         try:
             return self._run_on_connection(work)
         except sqlite3.DatabaseError as error:
             if not is_damaged(error):
                 raise
-            _log.warning("%s is damaged (%s) and is made anew", self._path, error)
+            _log.warning("%s is damaged (%s); rebuilding it", self._path, error)
         self.discard()
         return self._run_on_connection(work)
 
     def identity(self) -> FileIdentity:
-        """Of the file that is there now."""
+        """Return the identity of the current file."""
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return (0, 0)
-        return (found.st_dev, found.st_ino)
+        return (status.st_dev, status.st_ino)
 
     def discard(self) -> None:
-        """Remove the file that this thread has open, unless another has done so already."""
-        known = self._thread_connection()
+        """Remove the file this thread has open, unless it has been replaced already."""
+        connection = self._thread_connection()
         with file_lock(self._lock_path):
-            if known is None or known.identity == self.identity():
+            if connection is None or connection.identity == self.identity():
                 _remove_files(self._path)
 
     def close(self) -> None:
-        """Close every thread's connection, those in use when their work is done."""
+        """Close the connections of all threads; those in use close when their work ends."""
         with self._lock:
-            opened, self._connections = self._connections, []
+            connections, self._connections = self._connections, []
             self._thread_local = threading.local()
-        for each in opened:
-            each.close()
+        for connection in connections:
+            connection.close()
 
     @property
     def _lock_path(self) -> Path:
         return self._path.with_name(f"{self._path.name}.lock")
 
     def _thread_connection(self) -> _ThreadConnection | None:
-        return getattr(self._thread_local, "opened", None)
+        return getattr(self._thread_local, "connection", None)
 
     def _run_on_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
         while True:
-            opened = self._current_connection()
-            with opened.lock:
-                if not opened.is_closed:
-                    return work(opened.db)
+            connection = self._current_connection()
+            with connection.lock:
+                if not connection.is_closed:
+                    return work(connection.db)
 
     def _current_connection(self) -> _ThreadConnection:
-        """This thread's connection. When the file was made anew, so is the connection."""
-        known = self._thread_connection()
-        if known is not None and known.identity == self.identity():
-            return known
-        self._thread_local.opened = opened = self._open_connection()
-        if known is not None:
-            # Not before the new file is there: it could get the number of the old one, and whoever
-            # asks for the identity would take it for that.
+        """Return this thread's connection; open a new one if the file was replaced."""
+        previous = self._thread_connection()
+        if previous is not None and previous.identity == self.identity():
+            return previous
+        self._thread_local.connection = connection = self._open_connection()
+        if previous is not None:
+            # Close only after the new file exists: otherwise it could get the inode number of the
+            # old one, and its identity would look unchanged.
             with self._lock:
-                self._connections.remove(known)
-            known.close()
-        return opened
+                self._connections.remove(previous)
+            previous.close()
+        return connection
 
     def _open_connection(self) -> _ThreadConnection:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody may remove the file between our opening it and our first look at it: what SQLite
-        # then found beside it would be another file's log.
+        # Lock so that the file cannot be removed between opening it and the first read: SQLite
+        # would then find the write-ahead log of another file next to it.
         with file_lock(self._lock_path):
             try:
                 db = self._connect()
             except sqlite3.DatabaseError as error:
                 if not is_damaged(error):
                     raise
-                _log.info("%s is made anew: %s", self._path, error)
+                _log.info("rebuilding %s: %s", self._path, error)
                 _remove_files(self._path)
                 db = self._connect()
-            opened = _ThreadConnection(db, self.identity())
+            connection = _ThreadConnection(db, self.identity())
         with self._lock:
-            self._connections.append(opened)
-        return opened
+            self._connections.append(connection)
+        return connection
 
     def _connect(self) -> sqlite3.Connection:
-        # Its owner's alone, as it has the text of what it indexes in it.
+        # Readable by its owner only: it contains the indexed text.
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(
             self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
@@ -170,14 +170,14 @@ class RebuildableDatabase:
         return db
 
     def _has_expected_format(self, db: sqlite3.Connection) -> bool:
-        marks = (_read_pragma(db, "application_id"), _read_pragma(db, "user_version"))
-        return marks == (self._format.application_id, self._format.version)
+        markers = (_read_pragma(db, "application_id"), _read_pragma(db, "user_version"))
+        return markers == (self._format.application_id, self._format.version)
 
     def _create_schema(self, db: sqlite3.Connection) -> None:
         if db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None:
             if _read_pragma(db, "application_id") == self._format.application_id:
-                raise _VersionMismatch("it is of another version")
-            raise ToolFailed("there is no index: its file is another program's database.")
+                raise _VersionMismatch("the format version differs")
+            raise ToolFailed("there is no index: its file is a database of another program.")
         with transaction(db):
             for statement in _split_statements(self._format.schema):
                 db.execute(statement)
@@ -187,11 +187,12 @@ class RebuildableDatabase:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Generator[None]:
+    """Run the block in a write transaction; roll back if it raises."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        if db.in_transaction:  # a full disk has ended it already
+        if db.in_transaction:  # an error such as a full disk may have ended it
             db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
@@ -199,7 +200,7 @@ def transaction(db: sqlite3.Connection) -> Generator[None]:
 
 @contextmanager
 def snapshot(db: sqlite3.Connection) -> Generator[None]:
-    """Several reads of one state."""
+    """Run several reads on one consistent state."""
     db.execute("BEGIN")
     try:
         yield
@@ -209,7 +210,7 @@ def snapshot(db: sqlite3.Connection) -> Generator[None]:
 
 
 def is_damaged(error: sqlite3.DatabaseError) -> bool:
-    """Would a new file help?"""
+    """Whether the error means that the file must be rebuilt."""
     code = getattr(error, "sqlite_errorcode", 0)
     return (
         isinstance(error, _VersionMismatch)
@@ -220,7 +221,7 @@ def is_damaged(error: sqlite3.DatabaseError) -> bool:
 
 @contextmanager
 def file_lock(path: Path, *, timeout: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
-    """Hold a lock that all processes see. BlockingIOError when it cannot be had in time."""
+    """Hold a lock across processes. Raises BlockingIOError on timeout."""
     file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         deadline = monotonic() + timeout
@@ -244,7 +245,7 @@ def _remove_files(path: Path) -> None:
 
 
 def _split_statements(script: str) -> Iterator[str]:
-    """One by one: `executescript` would end the transaction."""
+    """Split a script into statements: `executescript` would commit the transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,4 +1,4 @@
-"""The tools there are. Built-in ones enter by the same door as anybody's: `add`."""
+"""The registry of tools. Built-in tools and plugin tools are added in the same way, by `add`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[T
 DEFAULT_SCOPE: Final = ("oracle",)
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool:
-    """A `Tool` made of a function."""
+    """A `Tool` that calls a function."""
 
     spec: ToolSpec
     function: ToolFunction
     category: ToolCategory
     agent_scope: tuple[str, ...] = DEFAULT_SCOPE
-    effect: Effect = Effect.ONCE  # what a tool does is unknown unless it says so
+    effect: Effect = Effect.ONCE  # the safe assumption for an unknown tool
     origin: Origin = Origin.PROJECT
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
@@ -40,16 +40,16 @@ class FunctionTool:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredTool:
-    """A tool, with what reads the arguments for it."""
+    """A tool with the reader of its arguments."""
 
     tool: Tool
     argument_reader: ArgumentReader
 
 
 class ToolRegistry:
-    """A `Toolbox`. Names are unique; what an agent is offered is in the order of names.
+    """A `Toolbox` with unique names. Agents see their tools sorted by name.
 
-    That order does not depend on who registers first, so prompts begin alike in every process.
+    The order does not depend on registration, so prompts start with the same text in every process.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ToolRegistry:
         self._specs_by_agent: dict[str, tuple[ToolSpec, ...]] = {}
 
     def add(self, tool: Tool) -> None:
-        """Take a tool in. ConfigError says what is wrong with it."""
+        """Register a tool. Raises ConfigError when its spec is invalid."""
         name = tool.spec.name
         _check_tool(tool)
         if name in self._entries:
@@ -96,22 +96,23 @@ class ToolRegistry:
         return register
 
     def specs_for(self, agent: str) -> tuple[ToolSpec, ...]:
-        """The tools of an agent, as its model sees them; the same objects every time."""
-        known = self._specs_by_agent.get(agent)
-        if known is None:
+        """Return the tools of an agent as its model sees them; always the same objects."""
+        specs = self._specs_by_agent.get(agent)
+        if specs is None:
             entries = [self._entries[name] for name in sorted(self._entries)]
-            known = tuple(
+            specs = tuple(
                 e.argument_reader.model_spec for e in entries if agent in e.tool.agent_scope
             )
-            self._specs_by_agent[agent] = known
-        return known
+            self._specs_by_agent[agent] = specs
+        return specs
 
     def find(self, name: str) -> Tool | None:
+        """Return the tool with this name, or None."""
         entry = self._entries.get(name)
         return entry.tool if entry else None
 
     def find_for_agent(self, name: str, agent: str) -> RegisteredTool | None:
-        """The tool of that name, if the agent may use it."""
+        """Return the tool with this name, if the agent may use it."""
         entry = self._entries.get(name)
         return entry if entry and agent in entry.tool.agent_scope else None
 
@@ -120,16 +121,18 @@ def _check_tool(tool: Tool) -> None:
     name = tool.spec.name
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"'{name[:80]}' is no name for a tool.",
-            hint="Up to 64 letters, digits, '_' and '-' are.",
+            f"'{name[:80]}' is not a valid tool name.",
+            hint="Use up to 64 letters, digits, '_' and '-'.",
         )
     if not tool.spec.description.strip():
         raise ConfigError(
-            f"tool '{name}' has no description.", hint="A model chooses a tool by it."
+            f"tool '{name}' has no description.",
+            hint="The model chooses a tool by its description.",
         )
     if isinstance(tool.agent_scope, str):
         raise ConfigError(
-            f"tool '{name}' gives its agents as a string.", hint=f'Write ("{tool.agent_scope}",).'
+            f"tool '{name}' has a string as its agent scope.",
+            hint=f'Write ("{tool.agent_scope}",).',
         )
     if not (math.isfinite(tool.timeout_seconds) and tool.timeout_seconds > 0):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Behaviour trees in a small text language: load, leaf, run.
+"""Behaviour trees in a small Lisp dialect: register leaves, load trees, run them.
 
 from dodona.trees import leaf, load, run
 """
@@ -55,7 +55,7 @@ __all__ = [
     "run",
 ]
 
-# What `leaf` and `decorator` register in, and `load` looks in, unless told otherwise.
+# The default registry of `leaf`, `decorator` and `load`.
 registry = Registry(KINDS)
 leaf = registry.leaf
 decorator = registry.decorator
@@ -68,5 +68,5 @@ def load(
     library: Mapping[str, Tree] | None = None,
     host_keys: Iterable[str] = (),
 ) -> Tree:
-    """Load a file, or a text: a str with a parenthesis in it is one. See `loader.load`."""
+    """Load a file, or source text if the str contains a parenthesis. See `loader.load`."""
     return _loader.load(source, registry=registry, library=library, host_keys=host_keys)

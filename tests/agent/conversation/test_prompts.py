@@ -161,7 +161,7 @@ def test_a_mistake_is_one_of_a_prompt() -> None:
     with pytest.raises(ConfigError) as wrong:
         render("one\n{{ project }}", VALUES, file="p.md")
     assert str(wrong.value) == (
-        "p.md:2: the prompt asks for what there is not: 'project' is undefined. "
+        "p.md:2: the prompt uses an undefined value: 'project' is undefined. "
         "Did you mean 'project_id'?"
     )
 

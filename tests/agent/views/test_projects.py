@@ -114,8 +114,8 @@ async def test_code_paths_are_a_list_of_folders(projects: ProjectViews, paths: A
         ({}, "a project needs an id. Give it a name, such as 'garden'."),
         ({"id": ""}, "id must be a non-empty string."),
         ({"id": None}, "id must be a non-empty string."),
-        ({"id": "../x"}, "'../x' is no name for a project."),
-        ({"id": "default"}, "there is a project default already."),
+        ({"id": "../x"}, "'../x' is not a valid project name."),
+        ({"id": "default"}, "the project default already exists."),
         ({"id": "garden", "user_id": "ben"}, "a project has no field 'user_id'."),
     ],
 )

@@ -269,7 +269,7 @@ async def test_a_branch_is_labelled_where_it_begins(storage: Store, tree: TreeVi
     first, second, third = await talked(storage)
     await tree.branch(*MINE, name=second, label=" second thoughts ")
     assert await tree.find(*MINE, "second thoughts") == second
-    with pytest.raises(BadRequest, match="the label 'second thoughts' is that of run"):
+    with pytest.raises(BadRequest, match="the label 'second thoughts' belongs to run"):
         await tree.branch(*MINE, name=third, label="second thoughts")
     assert await head(tree) == second
     question = (await exchanges(storage))[0]["id"]
@@ -325,7 +325,7 @@ async def test_branching_beside_a_run(storage: Store, tree: TreeViews) -> None:
 async def test_labels_are_given_and_taken_away(storage: Store, tree: TreeViews) -> None:
     first, second = await talked(storage, 2)
     assert await tree.label("ada", first, "draft") == {"context_id": first, "label": "draft"}
-    with pytest.raises(BadRequest, match="the label 'draft' is that of run"):
+    with pytest.raises(BadRequest, match="the label 'draft' belongs to run"):
         await tree.label("ada", second, "draft")
     assert await tree.label("ada", first, None) == {"context_id": first, "label": None}
     assert await tree.label("ada", second, "ö" * 80) == {"context_id": second, "label": "ö" * 80}

@@ -14,9 +14,9 @@ from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.models.providers import PROVIDERS
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
-PROVIDERS_TEXT = f"Who serves the model: {', '.join(PROVIDER_NAMES)}."
+PROVIDERS_TEXT = f"The model provider: {', '.join(PROVIDER_NAMES)}."
 
-SECTIONS = f"Sections are {', '.join(sorted(Settings.model_fields))}."
+SECTIONS = f"Sections: {', '.join(sorted(Settings.model_fields))}."
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +68,13 @@ def test_the_first_file_counts(folder: Path) -> None:
 
 def test_a_named_file_must_be_there() -> None:
     """One that was asked for and is missing is a mistake, whoever named it."""
-    with pytest.raises(ConfigError, match=r"there is no config file x.toml. --config names it."):
+    with pytest.raises(
+        ConfigError, match=r"config file x.toml does not exist. Check the path in --config."
+    ):
         load_config({}, Path("x.toml"))
-    with pytest.raises(ConfigError, match=r"no config file y.toml. DODONA_CONFIG names it."):
+    with pytest.raises(
+        ConfigError, match=r"config file y.toml does not exist. Check the path in DODONA_CONFIG."
+    ):
         load_config({"DODONA_CONFIG": "y.toml"})
 
 
@@ -79,7 +83,7 @@ def test_a_home_that_cannot_be_known_is_told() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({"DODONA_HOME": "~nobody-of-this-name/x"})
     assert str(caught.value) == (
-        "~nobody-of-this-name/x cannot be found: there is no such user, or HOME is not set. "
+        "cannot expand ~nobody-of-this-name/x: the user does not exist, or HOME is not set. "
         "Write the path without ~, or set DODONA_HOME."
     )
 
@@ -144,8 +148,8 @@ password = "env:ANTHROPIC_API_KEY"
 def test_a_file_that_nobody_named_sends_no_secret_away(text: str) -> None:
     """Who enters a strange folder may not know what its dodona.toml says."""
     words = told(text)
-    assert "would send a secret to an address that this file chose" in words
-    assert words.endswith("If you trust it, name it: --config dodona.toml, or DODONA_CONFIG.")
+    assert "would send a secret to an address chosen by a file" in words
+    assert words.endswith("If you trust the file, pass --config dodona.toml or set DODONA_CONFIG.")
     assert loaded(text, {"DODONA_CONFIG": "dodona.toml"}).origins.file == Path("dodona.toml")
     assert load_config({}, Path("dodona.toml")).origins.file == Path("dodona.toml")
 
@@ -270,17 +274,17 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
         "dodona.toml:1: agent.max_tokens must be > 0 (got 0).\n"
         "DODONA_AGENTS__WORK__MAX_TOKENS: agents.work.max_tokens must be a whole number "
         '(got "many").\n'
-        "DODONA_AGENT_MODEL: this variable sets nothing. Did you mean 'DODONA_AGENT__MODEL'?\n"
+        "DODONA_AGENT_MODEL: this variable has no effect. Did you mean 'DODONA_AGENT__MODEL'?\n"
         'DODONA_AGENT__API_KEY: agent.api_key must be "env:NAME" or "file:PATH", never the secret '
-        "itself. Write env: and the name of a variable, or file: and the path of a file that only "
-        "you may read (chmod 600).\n"
+        "itself. Use env: and the name of an environment variable, or file: and the path of a file "
+        "that only you can read (chmod 600).\n"
         "DODONA_AGENT__API_KEY: agent.provider is missing: api_key depends on it. "
         f"{PROVIDERS_TEXT}\n"
         "DODONA_AGENT__MODLE: unknown key agent.modle. Did you mean 'model'?\n"
         f"DODONA_CHANNELS__PORT: unknown section [channels]. {SECTIONS}\n"
         'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
         "DODONA_PRICES__X__INPUT: prices.x.input must be >= 0 (got -1.0).\n"
-        "DODONA_PRICES__X__INPUT: prices.x.output is missing. For what it writes."
+        "DODONA_PRICES__X__INPUT: prices.x.output is missing. Price of output tokens."
     )
 
 
@@ -342,7 +346,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "an empty text": (
         'agent.model = ""\n',
-        'dodona.toml:1: agent.model must be more than an empty string (got "").',
+        'dodona.toml:1: agent.model must be a non-empty string (got "").',
     ),
     "a long text": (
         f"log.level = '{'x' * 500}'\n",
@@ -363,13 +367,13 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a misspelt provider": (
         'agent.provider = "antropic"\n',
-        'dodona.toml:1: agent.provider must be a provider (got "antropic"). '
+        'dodona.toml:1: agent.provider must be a known provider (got "antropic"). '
         "Did you mean 'anthropic'?",
     ),
     "a provider of nobody's": (
         'agent.provider = "zzz"\n',
-        'dodona.toml:1: agent.provider must be a provider (got "zzz"). '
-        f"Providers are {', '.join(PROVIDER_NAMES)}.",
+        'dodona.toml:1: agent.provider must be a known provider (got "zzz"). '
+        f"Providers: {', '.join(PROVIDER_NAMES)}.",
     ),
     "a misspelt key": (
         "[agent]\nmax_token = 4\n",
@@ -377,7 +381,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a key of nobody's": (
         "[log]\nzzz = 4\n",
-        "dodona.toml:2: unknown key log.zzz. [log] takes format, level.",
+        "dodona.toml:2: unknown key log.zzz. Keys of [log]: format, level.",
     ),
     "a key without its section": (
         "max_tokens = 4\n",
@@ -397,17 +401,17 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "an agent's name": (
         '[agents."a b"]\n',
-        'dodona.toml:1: agents."a b" is no name for an agent. Use letters, digits '
-        "and hyphens, at most 64.",
+        'dodona.toml:1: agents."a b" is not a valid agent name. Use up to 64 '
+        "letters, digits and hyphens.",
     ),
     "a price that misses": (
         '[prices."a.b"]\ninput = 1\n',
-        'dodona.toml:1: prices."a.b".output is missing. For what it writes.',
+        'dodona.toml:1: prices."a.b".output is missing. Price of output tokens.',
     ),
     "an address": (
         "agent.provider = 'ollama'\nagent.base_url = 'localhost:1'\n",
-        "dodona.toml:2: agent.base_url must be an http(s) address of host, port and path alone "
-        '(got "localhost:1"). Like "http://127.0.0.1:8000/v1".',
+        "dodona.toml:2: agent.base_url must be an http(s) URL with only a host, port and path "
+        '(got "localhost:1"). For example "http://127.0.0.1:8000/v1".',
     ),
     "a key without a provider": (
         "[agent]\napi_key = 'env:X'\nbase_url = 'http://x'\n",
@@ -419,26 +423,27 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a fallback without a provider": (
         "[agent.fallback]\nmodel = 'x'\n",
-        "dodona.toml:1: agent.fallback.provider is missing: a fallback is never chosen. "
+        "dodona.toml:1: agent.fallback.provider is missing: a fallback has no automatic provider. "
         f"{PROVIDERS_TEXT}",
     ),
     "a server of one's own without its address": (
         "[agent]\nprovider = 'openai-compatible'\n",
-        "dodona.toml:2: agent.base_url is missing: openai-compatible needs it. Where the provider "
-        "is, if not at its usual place. To such a place a key is sent only when api_key names it.",
+        "dodona.toml:2: agent.base_url is missing: openai-compatible requires it. The base URL "
+        "of the provider's API, if not the usual one. Dodona sends an API key to a custom URL "
+        "only if api_key is set.",
     ),
     "a script without its path": (
         "[agent]\nprovider = 'scripted'\n",
-        "dodona.toml:2: agent.model is missing: scripted needs it. The provider's name of the "
-        "model; of scripted, the script's path. Its default is the provider's.",
+        "dodona.toml:2: agent.model is missing: scripted requires it. The model's name at the "
+        "provider. For scripted, the path of the script. Defaults to the provider's default model.",
     ),
     "a setting without effect": (
         "[agent]\nprovider = 'extractive'\nmodel = 'x'\n",
-        "dodona.toml:3: agent.model has no effect: extractive takes none. Remove it.",
+        "dodona.toml:3: agent.model has no effect: extractive does not use it. Remove it.",
     ),
     "a password without effect": (
         "store.password = 'env:X'\n",
-        "dodona.toml:1: store.password has no effect: SQLite takes none. Remove it.",
+        "dodona.toml:1: store.password has no effect: SQLite does not use it. Remove it.",
     ),
     "a store of another kind": (
         "store.url = 'postgressql://h/db'\n",
@@ -447,7 +452,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a store in memory": (
         "store.url = 'sqlite:///:memory:'\n",
-        "dodona.toml:1: store.url must name a file. What is only in memory is lost.",
+        "dodona.toml:1: store.url must be a file. A database in memory is lost when Dodona stops.",
     ),
 }
 
@@ -465,14 +470,14 @@ def test_every_mistake_is_told_at_once() -> None:
         "[store]\nurl = ''\npassword = 4\n[x]\n"
     )
     assert text.splitlines() == [
-        "dodona.toml:3: agent.model has no effect: extractive takes none. Remove it.",
+        "dodona.toml:3: agent.model has no effect: extractive does not use it. Remove it.",
         "dodona.toml:4: agent.max_tokens must be > 0 (got 0).",
-        "dodona.toml:5: agent.fallback has no effect: extractive takes none. Remove it.",
-        "dodona.toml:5: agent.fallback.provider is missing: a fallback is never chosen. "
+        "dodona.toml:5: agent.fallback has no effect: extractive does not use it. Remove it.",
+        "dodona.toml:5: agent.fallback.provider is missing: a fallback has no automatic provider. "
         + PROVIDERS_TEXT,
-        'dodona.toml:7: store.url must be more than an empty string (got "").',
+        'dodona.toml:7: store.url must be a non-empty string (got "").',
         "dodona.toml:8: store.password must be a string.",
-        "dodona.toml:8: store.password has no effect: SQLite takes none. Remove it.",
+        "dodona.toml:8: store.password has no effect: SQLite does not use it. Remove it.",
         f"dodona.toml:9: unknown section [x]. {SECTIONS}",
     ]
 
@@ -506,8 +511,8 @@ def test_a_password_in_the_address_is_refused_in_the_file_only() -> None:
     """The environment is where secrets may be."""
     url = "postgresql://me:a-password@host/db"
     assert told(f"store.url = '{url}'\n") == (
-        "dodona.toml:1: store.url must not hold a password. Take it out and add: "
-        'password = "env:PGPASSWORD"; or put the whole address into the environment as '
+        "dodona.toml:1: store.url must not contain a password. Remove it and add: "
+        'password = "env:PGPASSWORD". Or set the whole URL in the environment as '
         "DODONA_STORE__URL."
     )
     assert load_config({"DODONA_STORE__URL": url}, Path("/dev/null")).settings.store.url == url
@@ -518,49 +523,50 @@ def test_a_password_in_the_address_is_refused_in_the_file_only() -> None:
 NO_TOML: dict[str, tuple[str | bytes, str]] = {
     "no value": (
         "[agent]\nmodel = gpt\n",
-        "dodona.toml:2:9: this is no TOML: invalid value. Text stands in quotes.",
+        "dodona.toml:2:9: invalid TOML: invalid value. Put text in quotes.",
     ),
     "twice": (
         "a = 1\na = 2\n",
-        "dodona.toml:2:6: this is no TOML: cannot overwrite a value. "
-        "This key is set twice: keep one.",
+        "dodona.toml:2:6: invalid TOML: cannot overwrite a value. "
+        "This key is set twice. Remove one.",
     ),
     "a section twice": (
         "[log]\n[log]\n",
-        "dodona.toml:2:5: this is no TOML: cannot declare ('log',) twice. "
-        "This section is there twice: make one of them.",
+        "dodona.toml:2:5: invalid TOML: cannot declare ('log',) twice. "
+        "This section is declared twice. Merge the two.",
     ),
     "no end": (
         'a = """\n\n',
-        "dodona.toml:3: this is no TOML: unterminated string.",
+        "dodona.toml:3: invalid TOML: unterminated string.",
     ),
     "a number without end": (
         f"a = {'9' * 5000}\n",
-        "dodona.toml: this is no TOML: exceeds the limit",
+        "dodona.toml: invalid TOML: exceeds the limit",
     ),
     "binary": (
         b"\x7fELF\x02\xff\xfe",
-        "dodona.toml:1: this is no text in UTF-8. Is it the right file?",
+        "dodona.toml:1: the file is not valid UTF-8. Is it the right file?",
     ),
     "latin-1": (
         "# ok\n# caf\xe9\n".encode("latin-1"),
-        "dodona.toml:2: this is no text in UTF-8. Is it the right file?",
+        "dodona.toml:2: the file is not valid UTF-8. Is it the right file?",
     ),
     "too long": (
         b"x" * (MAX_CONFIG_BYTES + 1),
-        f"dodona.toml: the config file has more than {MAX_CONFIG_BYTES:,} bytes. Is it the right file?",
+        f"dodona.toml: the config file is larger than {MAX_CONFIG_BYTES:,} bytes. Is it the "
+        "right file?",
     ),
     "arrays in arrays": (
         "a = " + "[" * 100_000,
-        "dodona.toml: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
     "keys in keys": (
         "a" + ".a" * 400_000 + " = 1",
-        "dodona.toml:1: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml:1: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
     "tables in tables": (
         "\na = " + "{a = " * 100 + "1" + "}" * 100,
-        "dodona.toml:2: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml:2: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
 }
 
@@ -578,5 +584,5 @@ def test_a_folder_is_no_config_file() -> None:
         load_config({})
     assert str(caught.value) == (
         "dodona.toml: the config file cannot be read: Is a directory. "
-        "It must be a file that you may read."
+        "Check that it is a file and that you have permission to read it."
     )

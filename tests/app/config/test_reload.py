@@ -79,7 +79,7 @@ async def test_what_cannot_change_is_told(file: Path, caplog: pytest.LogCaptureF
     assert len(log.taken) == 1
     assert told(caplog) == [
         "config: changed: log.level",
-        "config: waits for the next start: gateway.port",
+        "config: restart required: gateway.port",
     ]
 
 
@@ -92,7 +92,7 @@ async def test_a_mistake_changes_nothing(file: Path, caplog: pytest.LogCaptureFi
         await live.reload()
     assert log.taken == []
     (said,) = told(caplog)
-    assert "stays as it was" in said
+    assert "keeping the previous one" in said
     assert "dodona.toml:3" in said
     assert "Did you mean 'level'?" in said
     write(file, "[log]\nlevel = 'debug'\n")
@@ -109,7 +109,7 @@ async def test_a_file_that_is_gone_is_no_config(
     os.unlink(file)
     await live.reload()
     assert log.taken == []
-    assert "there is no config file" in told(caplog)[0]
+    assert "does not exist" in told(caplog)[0]
 
 
 async def test_a_soul_is_followed(file: Path) -> None:

@@ -11,7 +11,7 @@ from dodona.app.config.config import load_config
 from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_text
 
-NO_MORE = "Whoever answers, the agent's own is used."
+NO_MORE = "A fallback always uses the value of its agent."
 
 
 @pytest.fixture(autouse=True)
@@ -57,8 +57,8 @@ def test_all_of_it_can_be_set() -> None:
         ("[gateway]\nport = 65536", "gateway.port must be <= 65535 (got 65536)."),
         ("[gateway]\nport = -1", "gateway.port must be >= 0 (got -1)."),
         ("[gateway]\nport = '80'", 'gateway.port must be a whole number (got "80").'),
-        ("[gateway]\nhost = ''", 'gateway.host must be more than an empty string (got "").'),
-        ("[vault]\npath = ''", 'vault.path must be more than an empty string (got "").'),
+        ("[gateway]\nhost = ''", 'gateway.host must be a non-empty string (got "").'),
+        ("[vault]\npath = ''", 'vault.path must be a non-empty string (got "").'),
         ("[context]\nidle_minutes = 0", "context.idle_minutes must be >= 1 (got 0)."),
         ("[context]\ntoken_budget = 3999", "context.token_budget must be >= 4000 (got 3999)."),
         (

@@ -77,8 +77,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     with pytest.raises(ConfigError) as caught:
         found.credentials().of_provider("openai")
     assert str(caught.value) == (
-        f"{file}: others may read or change this file (mode {mode:04o}). "
-        f"Keep it to yourself: chmod 600 {file}"
+        f"{file}: other users can access this file (mode {mode:04o}). Restrict it: chmod 600 {file}"
     )
 
 
@@ -91,33 +90,38 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         found.credentials().of_provider("openai")
     assert str(caught.value) == (
-        f"{file}: the file belongs to someone else. Make it yours: chown 0 {file}"
+        f"{file}: the file belongs to another user. Change its owner: chown 0 {file}"
     )
     # One that the config names may be mounted, and is as its owner made it.
     assert found.credentials().resolve(f"file:{file}", ("agent", "api_key")).reveal() == KEY
 
 
+BAD_KEY = (
+    "contains more than one line, or characters that are invalid in a key. "
+    "It must contain only the key."
+)
 BROKEN: dict[str, tuple[str | bytes, str]] = {
     "empty": (" \n", "the file is empty. Write the key to it."),
     "of two lines": (
         "one-long-line\nanother-one",
-        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+        BAD_KEY,
     ),
     "with an escape": (
         b"abcdefgh\x1b[31m",
-        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+        BAD_KEY,
     ),
     "too long": (
         "x" * 10_000,
-        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+        BAD_KEY,
     ),
     "no UTF-8": (
         b"abcdefgh\xff",
-        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+        BAD_KEY,
     ),
     "short": (
         "abc",
-        "is too short for a secret. Fewer than 8 characters cannot be hidden in logs.",
+        "is too short for a secret. A secret needs at least 8 characters, so that it can be "
+        "redacted in logs.",
     ),
 }
 
@@ -135,7 +139,7 @@ def test_a_file_that_holds_no_key_is_told(tmp_path: Path, text: str | bytes, exp
 def test_a_folder_is_no_key(tmp_path: Path) -> None:
     """The operating system's reason is told."""
     (tmp_path / "credentials" / "openai").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="the key cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="cannot read the key: Is a directory"):
         Found(tmp_path).credentials().of_provider("openai")
 
 
@@ -152,7 +156,7 @@ def test_the_config_names_a_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         credentials.resolve("file:key", ("agent", "api_key"))
     assert str(caught.value) == (
-        f"{config_file}:3: there is no file {tmp_path / 'key'}. Write the key to it."
+        f"{config_file}:3: the file {tmp_path / 'key'} does not exist. Write the key to it."
     )
     (tmp_path / "key").write_text(KEY, encoding="utf-8")
     (tmp_path / "key").chmod(0o644)

@@ -55,18 +55,16 @@ async def test_other_servers_are_not_taken(
     serve: Serve, respond: Callable[..., bytes], body: bytes
 ) -> None:
     """Ports 8000 and 8080 belong to whatever somebody is working on."""
-    assert (await seen(await serve(respond(body)))).error == (
-        "answers, but not as such a server does"
-    )
+    assert (await seen(await serve(respond(body)))).error == ("unexpected response")
 
 
 FAULTS: dict[str, tuple[bytes, str]] = {
-    "not HTTP": (b"220 mail.example ESMTP\r\n", "answers, but not as such a server does"),
+    "not HTTP": (b"220 mail.example ESMTP\r\n", "unexpected response"),
     "cut": (
         b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
-        "answers, but not as such a server does",
+        "unexpected response",
     ),
-    "closed": (b"", "answers, but not as such a server does"),
+    "closed": (b"", "unexpected response"),
 }
 
 
@@ -82,8 +80,8 @@ async def test_an_error_is_told_and_a_redirect_not_followed(
     """A server on loopback must not send us elsewhere."""
     elsewhere = await serve(listing("trap"))
     redirect = respond(b"", "302 Found", f"Location: {elsewhere}/models\r\n".encode())
-    assert (await seen(await serve(redirect))).error == "answers 302"
-    assert (await seen(await serve(respond(b"", "401 Unauthorized")))).error == "answers 401"
+    assert (await seen(await serve(redirect))).error == "returns HTTP 302"
+    assert (await seen(await serve(respond(b"", "401 Unauthorized")))).error == "returns HTTP 401"
 
 
 @pytest.mark.parametrize("body", [b'{"data": []}', b'{"data": null}'])
@@ -91,7 +89,7 @@ async def test_a_server_without_a_model(
     serve: Serve, respond: Callable[..., bytes], body: bytes
 ) -> None:
     """Ollama has null there before the first `ollama pull`."""
-    assert (await seen(await serve(respond(body)))).error == "has no model"
+    assert (await seen(await serve(respond(body)))).error == "has no models"
 
 
 async def test_the_list_is_asked_for(serve: Serve, respond: Callable[..., bytes]) -> None:
@@ -106,7 +104,7 @@ async def test_nobody_there(serve: Serve) -> None:
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    assert (await seen(f"http://127.0.0.1:{port}/v1")).error == "nobody answers"
+    assert (await seen(f"http://127.0.0.1:{port}/v1")).error == "no server"
 
 
 async def test_a_server_that_hangs_is_not_waited_for(serve: Serve) -> None:
@@ -114,7 +112,7 @@ async def test_a_server_that_hangs_is_not_waited_for(serve: Serve) -> None:
     hanging = [ProbeTarget(f"H{n}", "openai-compatible", await serve(None)) for n in range(3)]
     async with HttpPool() as http:
         found = await probe(hanging, http=http, timeout_seconds=SHORT)
-    assert [sighting.error for sighting in found] == ["does not answer in time"] * 3
+    assert [sighting.error for sighting in found] == ["timed out"] * 3
 
 
 HOSTS = {

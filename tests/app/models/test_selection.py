@@ -80,7 +80,7 @@ async def test_with_nothing_it_is_extractive(machine: Machine, serve: Serve) -> 
     assert summary(choice) == (
         "extractive",
         "extractive",
-        "there is no key, and no server on this machine",
+        "there is no API key and no local model server",
     )
     assert choice.rejected == (
         "ANTHROPIC_API_KEY is not set",
@@ -88,8 +88,8 @@ async def test_with_nothing_it_is_extractive(machine: Machine, serve: Serve) -> 
         "OPENROUTER_API_KEY is not set",
         "GEMINI_API_KEY or GOOGLE_API_KEY is not set",
         "DEEPSEEK_API_KEY is not set",
-        f"there is no key in {machine.folder / 'credentials'}",
-        f"Ollama at {machine.spots[0].base_url}: answers, but not as such a server does",
+        f"there is no API key in {machine.folder / 'credentials'}",
+        f"Ollama at {machine.spots[0].base_url}: unexpected response",
     )
 
 
@@ -132,7 +132,7 @@ async def test_what_is_no_key_is_passed_over(machine: Machine) -> None:
     assert choice.provider == "extractive"
     assert choice.rejected[1] == (
         "OPENAI_API_KEY is too short for a secret. "
-        "Fewer than 8 characters cannot be hidden in logs."
+        "A secret needs at least 8 characters, so that it can be redacted in logs."
     )
 
 
@@ -160,7 +160,7 @@ async def test_a_server_on_this_machine(
     )
     assert choice.base_url == studio
     assert choice.key is None
-    assert choice.rejected[-1] == f"Ollama at {machine.spots[0].base_url}: has no model"
+    assert choice.rejected[-1] == f"Ollama at {machine.spots[0].base_url}: has no models"
 
 
 async def test_a_server_that_has_the_model(
@@ -177,7 +177,7 @@ async def test_a_server_that_has_the_model(
     assert summary(await machine.choose()) == (
         "extractive",
         "extractive",
-        "there is no key, and no server on this machine that has gemma",
+        "there is no API key and no local model server with gemma",
     )
 
 
@@ -187,7 +187,7 @@ async def test_a_server_that_hangs_delays_nothing(machine: Machine, serve: Serve
     machine.patience = SHORT
     choice = await machine.choose()
     assert choice.provider == "extractive"
-    assert choice.rejected[-1].endswith("does not answer in time")
+    assert choice.rejected[-1].endswith("timed out")
 
 
 # -- as the config says ----------------------------------------------------------------------
@@ -201,13 +201,13 @@ async def test_the_config_decides(machine: Machine) -> None:
     assert summary(choice) == (
         "deepseek",
         PROVIDERS["deepseek"].default_model,
-        f"{machine.folder / 'dodona.toml'}:2 says so",
+        f"it is set in {machine.folder / 'dodona.toml'}:2",
     )
     assert choice.key
     assert choice.key.source == "DEEPSEEK_API_KEY"
     assert (await machine.choose("quoter")).provider == "extractive"
     machine.environment["DODONA_AGENT__PROVIDER"] = "anthropic"
-    assert (await machine.choose()).reason == "DODONA_AGENT__PROVIDER says so"
+    assert (await machine.choose()).reason == "it is set in DODONA_AGENT__PROVIDER"
 
 
 async def test_the_config_s_own_key_comes_first(machine: Machine) -> None:
@@ -223,8 +223,8 @@ async def test_a_provider_without_its_key_is_told(machine: Machine) -> None:
     """With both ways to give it one."""
     machine.configure('[agent]\nprovider = "openai"\n')
     assert await machine.told() == (
-        "FOLDER/dodona.toml:2: there is no key for openai. "
-        "Set OPENAI_API_KEY, or write it to FOLDER/credentials/openai (chmod 600)."
+        "FOLDER/dodona.toml:2: there is no API key for openai. "
+        "Set OPENAI_API_KEY, or write the key to FOLDER/credentials/openai (chmod 600)."
     )
 
 
@@ -282,6 +282,6 @@ async def test_a_server_that_has_nothing_is_told(machine: Machine, serve: Serve)
     url = await serve(b"\r\n")
     machine.configure(f'[agent]\nprovider = "openai-compatible"\nbase_url = "{url}"\n')
     assert await machine.told() == (
-        "FOLDER/dodona.toml:2: agent.model is missing, and there is none to take: the server at "
-        f"{url}: answers, but not as such a server does. Name a model, or start the server."
+        "FOLDER/dodona.toml:2: agent.model is not set, and no default was found: the server at "
+        f"{url}: unexpected response. Set a model, or start the server."
     )

@@ -121,8 +121,8 @@ def test_a_configured_folder_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         code_folders(load_config({"HOME": str(tmp_path)}, config))
     assert as_text(caught.value) == (
-        f"{config}:2: code.paths names no folder: {tmp_path}/gone. "
-        "Make it, or name the folder your code is in."
+        f"{config}:2: code.paths contains a path that is not a folder: {tmp_path}/gone. "
+        "Create it, or set code.paths to the folders of your code."
     )
 
 
@@ -160,7 +160,7 @@ async def test_code_is_ranked_by_meaning_where_that_is_wanted(store: Store, tmp_
     config = await asyncio.to_thread(load_config, settings, file)
     meaning = await asyncio.to_thread(open_code_embeddings, config)
     async with CodeIndexes(
-        store.projects, default=(folder,), home=config.home, meaning=meaning
+        store.projects, default=(folder,), home=config.home, scorer=meaning
     ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
         hits = await code.search("put words into alphabetical order", 5)

@@ -229,8 +229,8 @@ def test_the_configured_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         vault_folder(config)
     assert as_text(caught.value) == (
-        f"{file}:2: vault.path is no folder: {tmp_path / 'notes'}. "
-        "Make it, or name the folder your notes are in."
+        f"{file}:2: vault.path is not a folder: {tmp_path / 'notes'}. "
+        "Create it, or set vault.path to the folder of your notes."
     )
     (tmp_path / "notes").mkdir()
     assert vault_folder(config) == tmp_path / "notes"
@@ -239,5 +239,5 @@ def test_the_configured_folder(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     """It is told as a mistake of whoever runs Dodona."""
     (tmp_path / "home").write_text("a file", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot create"):
         vault_folder(load_config({"DODONA_HOME": str(tmp_path / "home")}))

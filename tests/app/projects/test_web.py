@@ -151,7 +151,7 @@ async def test_searxng_does_not_lead_elsewhere_on_this_machine(tmp_path: Path, s
         site.pages["/search"] = redirect(here(other))
         async with web(tmp_path, f'search = "searxng"\nsearxng_url = "{here(site)}"') as made:
             assert await made.text("web_search", query="!! oak") == (
-                "127.0.0.1 redirects elsewhere, which is not followed."
+                "127.0.0.1 redirects to another URL, and redirects are not followed."
             )
         assert other.asked == []
 
@@ -175,20 +175,20 @@ async def test_duckduckgo_needs_nothing(tmp_path: Path) -> None:
 
 MISTAKES = {
     'search = "searxng"': (
-        'FILE:2: web.search is "searxng", but nobody says where it is. '
-        'Set web.searxng_url, like "http://127.0.0.1:8888".'
+        'FILE:2: web.search is "searxng", but web.searxng_url is not set. '
+        'Set web.searxng_url, for example to "http://127.0.0.1:8888".'
     ),
     'search = "serxng"': (
         'FILE:2: web.search must be one of none, searxng, brave, duckduckgo (got "serxng"). '
         "Did you mean 'searxng'?"
     ),
     'searxng_url = "x.example"': (
-        'FILE:2: web.searxng_url must be an http(s) address of host, port and path alone (got '
-        '"x.example"). Like "http://127.0.0.1:8000/v1".'
+        'FILE:2: web.searxng_url must be an http(s) URL with only a host, port and path (got '
+        '"x.example"). For example "http://127.0.0.1:8000/v1".'
     ),
     'searxng_url = "http://u:p@x.example"': (
-        'FILE:2: web.searxng_url must be an http(s) address of host, port and path alone (got '
-        '"http://u:[secret]@x.example"). Like "http://127.0.0.1:8000/v1".'
+        'FILE:2: web.searxng_url must be an http(s) URL with only a host, port and path (got '
+        '"http://u:[secret]@x.example"). For example "http://127.0.0.1:8000/v1".'
     ),
     'search = "brave"': (
         "FILE:2: BRAVE_API_KEY is not set. Set it, or change env:BRAVE_API_KEY."
@@ -197,14 +197,15 @@ MISTAKES = {
         "FILE:3: OTHER_KEY is not set. Set it, or change env:OTHER_KEY."
     ),
     'search = "brave"\nbrave_api_key = "file:none"': (
-        "FILE:3: there is no file FOLDER/none. Write the key to it."
+        "FILE:3: the file FOLDER/none does not exist. Write the key to it."
     ),
     'fetch = true\nallow = ["box.local", "http://box.local/"]': (
-        "FILE:3: web.allow: 'http://box.local/' is no host. "
-        "Write a host, or host:port, without http://."
+        "FILE:3: web.allow: 'http://box.local/' is not a valid host. "
+        "Write host or host:port, without http:// and without a path."
     ),
     'allow = ["10.0.0.0/8"]': (
-        "FILE:2: web.allow: '10.0.0.0/8' is no host. Write a host, or host:port, without http://."
+        "FILE:2: web.allow: '10.0.0.0/8' is not a valid host. Write host or host:port, without "
+        "http:// and without a path."
     ),
     'allow = "box.local"': 'FILE:2: web.allow must be a list (got "box.local").',
     "max_kb = 0": "FILE:2: web.max_kb must be >= 1 (got 0).",
@@ -229,6 +230,6 @@ async def test_a_mistake_in_the_environment_is_told_by_its_variable(tmp_path: Pa
         async with web(tmp_path, DODONA_WEB__SEARCH="searxng"):
             pass
     assert str(caught.value) == (
-        'DODONA_WEB__SEARCH: web.search is "searxng", but nobody says where it is. '
-        'Set web.searxng_url, like "http://127.0.0.1:8888".'
+        'DODONA_WEB__SEARCH: web.search is "searxng", but web.searxng_url is not set. '
+        'Set web.searxng_url, for example to "http://127.0.0.1:8888".'
     )

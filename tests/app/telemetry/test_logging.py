@@ -131,4 +131,4 @@ def test_a_record_that_cannot_be_written_shows_nothing_of_itself(redactor: Redac
     start(LoggingSection(), redactor, stream)
     log.error("%d", KEY)
     assert KEY not in stream.getvalue()
-    assert stream.getvalue().startswith("a log record could not be written: dodona.example, ")
+    assert stream.getvalue().startswith("cannot write a log record: dodona.example, ")

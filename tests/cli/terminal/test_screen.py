@@ -93,9 +93,7 @@ def test_a_restart_is_told_and_the_answer_shown_again(capsys: pytest.CaptureFixt
     )
     said = capsys.readouterr()
     assert said.out == "Kept. Dropped.\nKept. Said anew.\n\nSources:\n  new.md\n"
-    assert said.err == (
-        "! The process ended. The run was taken up again.\n! The answer begins again:\n"
-    )
+    assert said.err == ("! The process ended. The run was resumed.\n! The answer starts over:\n")
 
 
 def test_a_restart_that_drops_no_text_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,7 @@ async def test_so_many_may_wait_and_no_more(store: Store) -> None:
     assert first.claimed is not None
     for _ in range(2):
         await send(store, queue_limit=2)
-    with pytest.raises(LaneFull, match="2 messages of this conversation wait"):
+    with pytest.raises(LaneFull, match="2 messages of this conversation are already queued"):
         await send(store, queue_limit=2)
     await end(store, first.claimed)
     await follow(store, first)

@@ -233,6 +233,6 @@ async def test_a_locked_file_is_told_with_who_has_it_open(
                 await store.conversations.create("ada")
         assert str(locked.value) == (
             f"the store {file} is locked by process {os.getpid()} on {socket.gethostname()}. "
-            "Try again when it has finished."
+            "Try again later."
         )
         await store.conversations.create("ada")

@@ -16,7 +16,7 @@ from dodona.gateway.app import make_app
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
 from dodona.gateway.security.caller import CALLER_KEY, Caller
-from dodona.gateway.state import GatewayServices
+from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 from tests.gateway.tokens import Keys, eventually, keyed_gateway
@@ -157,7 +157,7 @@ async def test_a_proxy_that_says_nothing_of_itself_needs_a_token(
     gateway, _ = keyed
     answer = await gateway.raw(b"GET /api/runs HTTP/1.0\r\nHost: 127.0.0.1:PORT\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 401 ")
-    assert b"what comes through a proxy needs a token." in answer
+    assert b"requests through a proxy need a token." in answer
 
 
 async def test_whoever_comes_by_a_configured_name_needs_a_token(tmp_path: Path) -> None:
@@ -242,10 +242,13 @@ def _path(operation: Operation) -> str:
 async def upgraded(keys: Keys, rules: GatewaySettings, **headers: str) -> list[Message]:
     sent: list[Message] = []
     app = make_app(
-        PlainAgency(),
-        settings=rules,
-        check_readiness=ready,
-        services=GatewayServices(tokens=keys.store.api_tokens, audit=keys.store.audit),
+        GatewayState(
+            api=PlainAgency(),
+            settings=rules,
+            check_readiness=ready,
+            tokens=keys.store.api_tokens,
+            audit=keys.store.audit,
+        )
     )
 
     async def ws(scope: Scope, _receive: Receive, send: Send) -> None:

@@ -379,7 +379,7 @@ async def test_it_says_when_nothing_fits() -> None:
     """And what was searched, and what failed."""
     nothing = await done(*found("the weather is fine"), tools=(VAULT_SEARCH,))
     assert nothing.message.text == (
-        f"{NO_MODEL_NOTICE}\n\nNothing that fits the question was found. "
+        f"{NO_MODEL_NOTICE}\n\nNothing relevant to the question was found. "
         "Searched with `vault_search` for: budget ceiling\n"
     )
     failed = await done(*found("index is\nlocked", failed=True), tools=(VAULT_SEARCH,))

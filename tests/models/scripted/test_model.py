@@ -192,7 +192,7 @@ async def test_answers_can_be_read_from_a_file(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match=r"slow down\.") as raised:
         await play(model)
     assert (raised.value.kind, raised.value.retry_after) == (ProviderErrorKind.RATE_LIMITED, 2.5)
-    with pytest.raises(ProviderError, match=r"the script says: cut\."):
+    with pytest.raises(ProviderError, match=r"scripted error: cut\."):
         await play(model)
 
 
@@ -206,22 +206,22 @@ def test_the_same_in_json(tmp_path: Path) -> None:
     assert read_answers(path) == ["one", AssistantText("two")]
 
 
-SHAPE = "An answer is a string, or has text, thinking, calls, or error with message."
+SHAPE = "An answer is a string, or a table with text, thinking, calls, error and message."
 MISTAKES = [
     (
         "a.toml",
         "answers = [",
-        "a.toml:1:12: this is no TOML: Invalid value. Mend the file at this place.",
+        "a.toml:1:12: invalid TOML: Invalid value. Fix the file at this position.",
     ),
     (
         "a.toml",
         '[[answers]]\ntext = "x\n',
-        "a.toml:2:10: this is no TOML: Illegal character '\\n'. Mend the file at this place.",
+        "a.toml:2:10: invalid TOML: Illegal character '\\n'. Fix the file at this position.",
     ),
     (
         "a.json",
         '{"answers":\n oak}',
-        "a.json:2:2: this is no JSON: Expecting value. Mend the file at this place.",
+        "a.json:2:2: invalid JSON: Expecting value. Fix the file at this position.",
     ),
     (
         "a.toml",
@@ -241,7 +241,7 @@ MISTAKES = [
     (
         "a.toml",
         "[[answers]]\nretry_after = 5\n",
-        f"a.toml:1:1: answer 1: message and retry_after need an error. {SHAPE}",
+        f"a.toml:1:1: answer 1: message and retry_after require error. {SHAPE}",
     ),
     (
         "a.json",
@@ -250,8 +250,8 @@ MISTAKES = [
     ),
     ("a.json", '{"answer": []}', "a.json: unknown key 'answer'. Did you mean 'answers'?"),
     ("a.json", "[1]", f"a.json: Expected `object`, got `array`. {SHAPE}"),
-    ("a.json", '{"answers": []}', "a.json: there are no answers. Add at least one."),
-    ("a.txt", "", "a.txt is neither TOML nor JSON. Name the file of answers .toml or .json."),
+    ("a.json", '{"answers": []}', "a.json: the file contains no answers. Add at least one."),
+    ("a.txt", "", "a.txt is neither TOML nor JSON. The file name must end in .toml or .json."),
 ]
 
 
@@ -277,5 +277,5 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not UTF-8 at byte 14"):
         read_answers(path)
     path.write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match="cannot be read as JSON"):
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         read_answers(path)

@@ -93,17 +93,17 @@ def test_a_store_in_memory_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_location(url)
     assert str(refused.value) == (
-        "the store needs a file. What is only in memory does not survive the process."
+        "the store needs a file. An in-memory database does not survive the process."
     )
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("postgre://db/x", "the store has no driver 'postgre'. Did you mean 'postgres'?"),
+        ("postgre://db/x", "the store does not support 'postgre'. Did you mean 'postgres'?"),
         (
             "mysql://db/x",
-            "the store has no driver 'mysql'. Use a path, sqlite:///PATH or postgresql://….",
+            "the store does not support 'mysql'. Use a path, sqlite:///PATH or postgresql://….",
         ),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_killed_process_is_seen_to_be_dead(folder: Path) -> None:
     script = (
         "import sys, pathlib\n"
         "from dodona.store.db.owners import FileOwners\n"
-        "print(FileOwners(pathlib.Path(sys.argv[1])).me, flush=True)\n"
+        "print(FileOwners(pathlib.Path(sys.argv[1])).current, flush=True)\n"
         "sys.stdin.read()\n"
     )
     mine = FileOwners(folder)

@@ -164,8 +164,8 @@ async def test_a_full_disk_fails_the_whole_group(writer: Writer, path: Path) -> 
     for error in failed:
         assert isinstance(error, StoreError)
         assert str(error) == (
-            f"the store {path} cannot grow: the disk is full. Nothing that was acknowledged is "
-            "lost. Make room; what failed can then be repeated."
+            f"the store {path} cannot grow: the disk is full. Acknowledged data is safe. "
+            "Free disk space, then repeat the failed request."
         )
     assert kept(path) == ["before"]
 
@@ -281,9 +281,7 @@ async def test_a_file_that_another_holds_for_too_long(
         with pytest.raises(StoreError) as locked:
             await writer.submit(adding("a"))
         other.execute("COMMIT")
-    assert str(locked.value) == (
-        f"the store {path} is locked by another program. Try again when it has finished."
-    )
+    assert str(locked.value) == (f"the store {path} is locked by another program. Try again later.")
     assert await writer.submit(adding("b")) == 1
     assert kept(path) == ["b"]
 

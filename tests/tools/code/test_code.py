@@ -162,10 +162,10 @@ async def test_a_disk_that_fails_is_told_without_its_paths(
     code = IndexedCode([root], tmp_path / "blocked" / "code.db")
     with pytest.raises(ToolFailed) as caught:
         await code.refresh()
-    assert as_text(caught.value) == "the code cannot be used: File exists."
+    assert as_text(caught.value) == "the code is unavailable: File exists."
     with caplog.at_level(logging.WARNING), pytest.raises(ToolFailed):
         await code.search("alpha", 1)
-    assert "the index of the code is not up to date" in caplog.text
+    assert "the code index is not up to date" in caplog.text
     await code.close()
 
 
@@ -180,4 +180,6 @@ async def test_no_code() -> None:
     assert (await none.refresh()).files == (await none.state()).files == 0
     with pytest.raises(ToolRetry) as caught:
         await none.read("x")
-    assert as_text(caught.value) == "this project has no code. Add some with: dodona index PATH"
+    assert (
+        as_text(caught.value) == "this project has no code folders. Add one with: dodona index PATH"
+    )

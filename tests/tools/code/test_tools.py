@@ -116,7 +116,7 @@ async def test_find_definition(oracle: Oracle) -> None:
 DEFINITIONS = [
     (
         "zebra",
-        "'zebra' is not defined in the indexed code. search_code may find it in a text.",
+        "'zebra' is not defined in the indexed code. Try search_code.",
     ),
     (
         "Metre",
@@ -162,7 +162,7 @@ async def test_find_references(oracle: Oracle) -> None:
     assert found.result.text == "main.py:6: meter.reserve(2)  [in main]"
     assert found.sources == (cited("main.py", "6", "main", "meter.reserve(2)", MAIN),)
     assert await oracle.text("find_references", name="Meter", limit=1) == (
-        "main.py:1: from meter import Meter\n[These are the first 1: there may be more.]"
+        "main.py:1: from meter import Meter\n[Showing the first 1; there may be more.]"
     )
     assert await oracle.text("find_references", name="zebra") == (
         "'zebra' is not used in the indexed code."
@@ -190,14 +190,14 @@ async def test_read_code(oracle: Oracle) -> None:
     for last in ({}, {"last": 2_900}):
         text = await oracle.text("read_code", path="long.py", **last)
         assert text.startswith("long.py:1-2000\nx\n")
-        assert text.endswith("\nx\n[The file goes on: it has 3,000 lines.]")
+        assert text.endswith("\nx\n[The file continues: it has 3,000 lines.]")
     assert await oracle.text("read_code", path="long.py", first=2_999) == "long.py:2999-3000\nx\nx"
 
 
 async def test_a_path_that_leads_out(oracle: Oracle) -> None:
     """The model is told so, and nothing of this machine."""
     assert await oracle.failure("read_code", path="../x.py") == (
-        "'../x.py' leads out of the code. "
+        "'../x.py' leads out of the code folder. "
         "Give a path as search_code returns it, such as 'src/main.py'."
     )
 
@@ -227,7 +227,7 @@ async def test_a_project_without_code(oracle: Oracle) -> None:
         found = await oracle.call(name, "none", **arguments)
         assert not found.result.failed
         assert found.result.text == (
-            "This project has no code. Whoever runs Dodona can add some with: dodona index PATH, "
+            "This project has no code folders. The operator can add one with: dodona index PATH, "
             "or in the project's code_paths."
         )
 

@@ -142,8 +142,12 @@ async def test_a_call_that_a_crash_cut_is_made_again(oracle: Agent) -> None:
     ("name", "arguments", "said"),
     [
         ("thread_push", {"title": "x"}, "'content' is missing."),
-        ("thread_push", {"content": "x"}, "an entry belongs to one thread. Give thread_id, or"),
-        ("thread_push", {"content": "x", "title": "x", "thread_id": 1}, "an entry belongs to one"),
+        ("thread_push", {"content": "x"}, "an entry needs exactly one thread. Give thread_id, or"),
+        (
+            "thread_push",
+            {"content": "x", "title": "x", "thread_id": 1},
+            "an entry needs exactly one",
+        ),
         ("thread_push", {"content": " ", "title": "x"}, "content must not be empty."),
         ("thread_push", {"content": "x", "title": "x", "author": "user"}, "no parameter 'author'"),
         ("thread_push", {"content": "x", "title": "x", "entry_type": "y"}, "entry_type"),
@@ -176,9 +180,9 @@ async def test_a_long_thread_is_read_in_parts(oracle: Agent) -> None:
     for number in range(5):
         await oracle.text("thread_push", title="Oaks", content=f"{number}")
     text = await oracle.text("thread_read", thread_id=1, limit=2)
-    assert text.startswith("[2 of 5 entries. Read on with after=2.]\n\nthread:1#1  ")
+    assert text.startswith("[2 of 5 entries. Continue with after=2.]\n\nthread:1#1  ")
     text = await oracle.text("thread_read", thread_id=1, after=2)
-    assert text.startswith("[3 of 5 entries. There are no later ones.]\n\nthread:1#3  ")
+    assert text.startswith("[3 of 5 entries. There are no later entries.]\n\nthread:1#3  ")
     text = await oracle.text("thread_read", thread_id=1, after=-1, limit=2)
     assert text.startswith("[The newest 2 of 5 entries.]\n\nthread:1#4  ")
     assert await oracle.text("thread_read", thread_id=1, after=5) == (
@@ -191,7 +195,7 @@ async def test_long_entries_are_read_in_parts(oracle: Agent) -> None:
     for number in range(5):
         await oracle.text("thread_push", title="Oaks", content=f"{number}" * 20_000)
     text = await oracle.text("thread_read", thread_id=1)
-    assert text.startswith("[3 of 5 entries. Read on with after=3.]")
+    assert text.startswith("[3 of 5 entries. Continue with after=3.]")
     assert "2" * 20_000 in text
     text = await oracle.text("thread_read", thread_id=1, after=-1)
     assert text.startswith("[The newest 3 of 5 entries.]\n\nthread:1#3  ")

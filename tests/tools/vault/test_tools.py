@@ -100,13 +100,13 @@ async def test_nobody_s_edit_is_overwritten(oracle: Oracle) -> None:
     await oracle.text("vault_write", path="a.md", content="one")
     await oracle.text("vault_write", path="a.md", content="two", version=version_of(b"one"))
     now = version_of(b"two")
-    again = "Read it again, and give that version with what you make of it."
+    again = "Read it again, then write your changes with that version."
     assert await oracle.failure("vault_write", path="a.md", content="mine") == (
-        f"the note 'a.md' is there already: its version is {now}. {again}"
+        f"the note 'a.md' already exists: its version is {now}. {again}"
     )
     assert await oracle.failure(
         "vault_write", path="a.md", content="mine", version=version_of(b"one")
-    ) == (f"the note 'a.md' was changed meanwhile: its version is {now}. {again}")
+    ) == (f"the note 'a.md' has changed: its version is {now}. {again}")
     assert (oracle.root / "a.md").read_text() == "two"
 
 
@@ -136,7 +136,7 @@ async def test_links_tags_moves_and_an_index(oracle: Oracle) -> None:
     linked = await oracle.call("vault_backlinks", path="oak.md")
     assert linked.result.text == "a.md:1: See [[oak|the oak]]. #tree #old"
     assert [(source.path, source.lines) for source in linked.sources] == [("a.md", "1")]
-    assert await oracle.text("vault_backlinks", path="a.md") == "No note links to it."
+    assert await oracle.text("vault_backlinks", path="a.md") == "No note links to this note."
     await oracle.text("vault_move", path="oak.md", to="trees/Great Oak.md")
     assert (oracle.root / "a.md").read_text() == "See [[Great Oak|the oak]]. #tree #old"
     await oracle.text("vault_create_index", folder="", title="All notes")
@@ -167,7 +167,7 @@ async def test_a_long_list_is_cut(oracle: Oracle) -> None:
         (oracle.root / f"{n:03}.md").write_text("x")
     lines = (await oracle.text("vault_list")).split("\n")
     assert len(lines) == 301
-    assert lines[-1] == "… and 10 more: search for them, or name a folder."
+    assert lines[-1] == "… and 10 more: use vault_search, or list a subfolder."
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ async def test_a_long_list_is_cut(oracle: Oracle) -> None:
             "'../other/a.md' leads out of the vault. "
             "Give a path relative to the vault, such as 'notes/plan.md'.",
         ),
-        ("trees", "'trees' is no note. The names of notes end in '.md'."),
+        ("trees", "'trees' is not a note. Note names end in '.md'."),
     ],
 )
 async def test_a_wrong_path_is_told_what_may_be_right(oracle: Oracle, path: str, said: str) -> None:

@@ -38,7 +38,7 @@ async def test_a_file_of_50_megabytes(vault: Vault) -> None:
     assert await found(vault, "zebra") == []
     note = await vault.read("huge.md")
     assert (note.is_cut, len(note.text)) == (True, MAX_NOTE_BYTES)
-    with pytest.raises(AccessDenied, match="longer than what can be read of it"):
+    with pytest.raises(AccessDenied, match="too long to be read in full"):
         await vault.write("huge.md", "mine", version=note.version)
     await vault.move("huge.md", "large.md")
     assert (vault.root / "hub.md").read_text() == "the hub, see [[large]]"
@@ -58,7 +58,7 @@ async def test_files_that_are_no_text(vault: Vault) -> None:
     note = await vault.read("odd.md")
     with pytest.raises(AccessDenied) as caught:
         await vault.write("odd.md", "mine", version=note.version)
-    assert str(caught.value) == "'odd.md' is not in UTF-8, and stays as it is."
+    assert str(caught.value) == "'odd.md' is not UTF-8, so it cannot be replaced."
     await vault.move("a.md", "b.md")
     assert (vault.root / "odd.md").read_bytes() == picture + b" a walnut [[b]] " + picture
     assert (vault.root / "oak.png").read_bytes() == picture
@@ -79,9 +79,9 @@ async def test_an_edit_between_reading_and_writing_is_not_lost(vault: Vault) -> 
     read = await vault.read("a.md")
     (vault.root / "a.md").write_text("two")
     os.utime(vault.root / "a.md", (1, 1))
-    with pytest.raises(Conflict, match=r"the note 'a\.md' was changed meanwhile"):
+    with pytest.raises(Conflict, match=r"the note 'a\.md' has changed"):
         await vault.write("a.md", "three", version=read.version)
-    with pytest.raises(Conflict, match=r"the note 'a\.md' is there already"):
+    with pytest.raises(Conflict, match=r"the note 'a\.md' already exists"):
         await vault.write("a.md", "three")
     assert (vault.root / "a.md").read_text() == "two"
     (vault.root / "a.md").unlink()

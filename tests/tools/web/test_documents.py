@@ -83,12 +83,12 @@ UNREADABLE = {
     "application/pdf": (b"%PDF-1.7", "a PDF document"),
     "text/html": (b"%PDF-1.7", "a PDF document"),
     "image/png": (b"x", "an image"),
-    "video/mp4": (b"x", "a film"),
+    "video/mp4": (b"x", "a video"),
     "application/zip": (b"PK\x03\x04", "a ZIP archive or an office document"),
-    "application/octet-stream": (b"x", "of the kind 'application/octet-stream'"),
-    "text/plain": (b"a\0b", "no text"),
+    "application/octet-stream": (b"x", "of type 'application/octet-stream'"),
+    "text/plain": (b"a\0b", "not text"),
     "": (b"\x89PNG\0", "an image"),
-    "nonsense\x1b": (b"x", "of the kind 'nonsense\\x1b'"),
+    "nonsense\x1b": (b"x", "of type 'nonsense\\x1b'"),
 }
 
 
@@ -99,5 +99,6 @@ def test_what_is_no_text_is_named(kind: str, case: tuple[bytes, str]) -> None:
     with pytest.raises(ToolFailed) as caught:
         read_document(fetched(body, kind))
     assert str(caught.value) == (
-        f"https://example.org/x is {expected}, which is not read. Only pages and plain text are."
+        f"https://example.org/x is {expected}, which cannot be read. "
+        "Only web pages and plain text can be read."
     )

@@ -68,8 +68,8 @@ async def test_robots_are_asked_once_an_hour(
     with pytest.raises(AccessDenied) as caught:
         await visit(manners, site.url("/secret/x"))
     assert str(caught.value) == (
-        "robots.txt of site.test asks programs not to fetch this page. "
-        "The user may open it themselves."
+        "robots.txt of site.test does not allow fetching this page. "
+        "The user can open it in a browser."
     )
     assert site.paths() == ["/robots.txt"]
     site.pages["/robots.txt"] = robots("")
@@ -94,7 +94,7 @@ async def test_a_host_in_trouble_is_left_alone(
     """For a minute; then it is asked again."""
     site.pages["/robots.txt"] = answer("", status)
     for _ in range(2):
-        with pytest.raises(ToolFailed, match=r"robots\.txt of site\.test cannot be read now"):
+        with pytest.raises(ToolFailed, match=r"robots\.txt of site\.test is unavailable"):
             await visit(manners, site.url("/a"))
     assert len(site.asked) == 1
     site.pages["/robots.txt"] = robots("")
@@ -138,7 +138,7 @@ async def test_nobody_waits_for_long(manners: PolitenessPolicy, site: Site, watc
     """It is told when to ask again."""
     site.pages["/robots.txt"] = robots("User-agent: *\nCrawl-delay: 90")
     await visit(manners, site.url("/a"))
-    with pytest.raises(ToolFailed, match="Ask again in 90 seconds"):
+    with pytest.raises(ToolFailed, match="Retry in 90 seconds"):
         await visit(manners, site.url("/b"))
     assert watch.slept == []
 

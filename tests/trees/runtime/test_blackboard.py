@@ -193,8 +193,8 @@ def test_an_undeclared_key_is_a_warning() -> None:
     loaded = load(text, registry=Registry(KINDS))
     read, written = text.index(":trun") + 1, text.index("(set") + 1
     assert [str(warning) for warning in loaded.warnings] == [
-        f"<text>:1:{read}: key ':trun' is in no schema. Did you mean 'turn'?",
-        f"<text>:1:{written}: key ':zzz' is in no schema. Declare it in :blackboard-schema.",
+        f"<text>:1:{read}: key ':trun' is not in any schema. Did you mean 'turn'?",
+        f"<text>:1:{written}: key ':zzz' is not in any schema. Declare it in :blackboard-schema.",
     ]
     _, line, caret = as_text(loaded.warnings[0]).splitlines()
     assert line[caret.index("^") :].startswith(":trun")
@@ -481,7 +481,7 @@ async def test_merge(children: str, merge: str, value: Any) -> None:
         assert outcome.error
         assert outcome.error["message"] == (
             "two children of a parallel wrote different values to ':x'. Use :merge :collect or"
-            " :last-wins, or let them write different keys."
+            " :last-wins, or write to different keys."
         )
     else:
         assert (outcome.status, outcome.blackboard["x"]) == (SUCCESS, value)
@@ -608,7 +608,7 @@ async def test_a_stored_value_of_another_type_is_told() -> None:
     with pytest.raises(StoreError) as caught:
         await Board().play(COUNTED, None, Options(globals=kept))
     assert str(caught.value) == (
-        "a stored global does not fit tree main: key ':count' takes a number "
+        "a stored global key does not fit tree main: key ':count' takes a number "
         '(got the string "many"). Change the schema, or the stored value.'
     )
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -92,7 +92,7 @@ def _loads(text: str) -> bool:
 
 def test_a_circle_of_subtrees_is_no_bomb() -> None:
     """It is named as what it is."""
-    with pytest.raises(LoadError, match=r"go round in a circle: a → b → a\."):
+    with pytest.raises(LoadError, match=r"form a cycle: a → b → a\."):
         plain('(tree "a" (subtree "b")) (tree "b" (subtree "a"))')
 
 

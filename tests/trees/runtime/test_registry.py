@@ -95,8 +95,8 @@ def test_a_sync_leaf_has_no_effect(registry: Registry) -> None:
         def pay(bb: Blackboard) -> None: ...
 
     assert str(caught.value) == (
-        "leaf 'pay' is sync and has the effect 'once': it cannot wait until the journal knows "
-        "that it starts. Make it async, or give it thread=True."
+        "leaf 'pay' is sync and has the effect 'once': it cannot wait until the journal has "
+        "recorded its start. Make it async, or set thread=True."
     )
 
 
@@ -107,10 +107,10 @@ def test_a_leaf_without_a_blackboard(registry: Registry) -> None:
         @registry.leaf("bare")
         def bare() -> None: ...
 
-    assert caught.value.message == "leaf 'bare' takes no blackboard."
+    assert caught.value.message == "leaf 'bare' does not take a blackboard."
     assert caught.value.hint.endswith("bare(bb): …")
 
-    with pytest.raises(LoadError, match="takes no blackboard"):
+    with pytest.raises(LoadError, match="does not take a blackboard"):
 
         @registry.leaf("named")
         def named(*, bb: Blackboard) -> None: ...
@@ -123,7 +123,7 @@ def test_an_async_leaf_has_no_thread(registry: Registry) -> None:
         @registry.leaf("both", thread=True)
         async def both(bb: Blackboard) -> None: ...
 
-    assert caught.value.message == "leaf 'both' is async and cannot have a thread of its own."
+    assert caught.value.message == "leaf 'both' is async and cannot run in a thread."
 
 
 def test_an_effect_that_is_none(registry: Registry) -> None:
@@ -235,7 +235,7 @@ def test_registries_do_not_share(registry: Registry) -> None:
     assert ended(registry, "(mine)").succeeded
     assert mistakes(Registry(KINDS), "(action mine)") == [
         "19: no leaf is registered as 'mine'. "
-        'Register it with @leaf("mine"), in a file that --leaves names.'
+        'Register it with @leaf("mine") in a file passed with --leaves.'
     ]
 
 

@@ -158,7 +158,7 @@ def test_the_error_says_what_the_watchdog_did(yard: Yard) -> None:
     assert outcome.error == {
         "node": "work/stuck",
         "type": "TreeError",
-        "message": "no progress for 10 s. The watchdog ended it.",
+        "message": "no progress for 10 s. The watchdog stopped it.",
     }
 
 
@@ -257,7 +257,7 @@ def test_a_sync_leaf_that_says_running_for_ever(yard: Yard) -> None:
     outcome = yard.run('(selector (never-ready) (say :word "x")) :finally (say :word "finally")')
     assert (outcome.status, outcome.end_reason) == (Status.FAILURE, "stuck")
     assert outcome.error is not None
-    assert outcome.error["message"] == "no progress for 10 s. The watchdog ended it."
+    assert outcome.error["message"] == "no progress for 10 s. The watchdog stopped it."
     assert yard.words() == ["never-ready", "finally"]
     assert yard.log[-1][0] == 10
 
@@ -300,7 +300,11 @@ def test_three_strikes_run_the_recovery_tree_and_its_answer_is_the_outcome(yard:
     """Twice the step is failed; the third time the recovery tree answers, and :finally follows."""
     run = yard.made(f'{RETRY} :finally (say :word "finally")', recovery(yard))
     outcome = yard.play(run.execute)
-    assert (outcome.status, outcome.end_reason, outcome.recovered) == (Status.SUCCESS, "stuck", True)
+    assert (outcome.status, outcome.end_reason, outcome.recovered) == (
+        Status.SUCCESS,
+        "stuck",
+        True,
+    )
     assert outcome.error is None
     assert outcome.blackboard["answer"] == "sorry, after 3: retry/stuck"
     assert yard.words() == ["stuck begins", "stuck ends"] * 3 + ["finally"]
@@ -321,7 +325,11 @@ def test_the_recovery_tree_sees_what_the_watchdog_saw(yard: Yard) -> None:
 def test_a_recovery_that_fails_is_a_failure(yard: Yard) -> None:
     """Its answer is the outcome, whatever it is."""
     outcome = yard.play(yard.made(RETRY, recovery(yard, "(fail)")).execute)
-    assert (outcome.status, outcome.end_reason, outcome.recovered) == (Status.FAILURE, "stuck", True)
+    assert (outcome.status, outcome.end_reason, outcome.recovered) == (
+        Status.FAILURE,
+        "stuck",
+        True,
+    )
 
 
 @pytest.mark.parametrize("body", ["(stuck)", "(never-ready)", "(retry :times 9 (stuck))"])

@@ -41,7 +41,7 @@ async def test_a_value_that_is_no_json_changes_nothing(tmp_path: Path, value: An
     """The error says so, and the file stays as it was."""
     kept = FileKeyValue(tmp_path / "keys.json")
     await kept.put({"a": 1})
-    with pytest.raises(StoreError, match="They stay as they were"):
+    with pytest.raises(StoreError, match="The file was not changed"):
         await kept.put({"a": value})
     assert await kept.get(["a"]) == {"a": 1}
 
@@ -51,7 +51,7 @@ async def test_a_broken_file_is_told(tmp_path: Path, text: str) -> None:
     """It is not overwritten: a person must look at it."""
     path = tmp_path / "keys.json"
     path.write_text(text)
-    with pytest.raises(StoreError, match="Mend or remove the file"):
+    with pytest.raises(StoreError, match="Fix or remove the file"):
         await FileKeyValue(path).get(["a"])
     with pytest.raises(StoreError):
         await FileKeyValue(path).put({"a": 1})

@@ -127,11 +127,11 @@ FAILING: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "calls": (
         ':leaves {:default :success} :expect {:calls {"x.a" 2}}',
-        ("calls of x.a: expected 2, got 1",),
+        ("calls to x.a: expected 2, got 1",),
     ),
     "never": (
         ':leaves {"x.a" :failure :default :success} :expect {:never ["x.a"]}',
-        ("x.a was called 3 times, and never should be",),
+        ("x.a was called 3 times, but should never be called",),
     ),
     "order": (
         ':leaves {:default :success} :expect {:order ["x.b" "x.a"]}',
@@ -143,11 +143,11 @@ FAILING: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "error": (
         ':leaves {"x.b" {:raise "boom"} :default :success} :expect {:error "bang"}',
-        ("error: expected one with 'bang', got 'boom'",),
+        ("error: expected a message with 'bang', got 'boom'",),
     ),
     "error, there was none": (
         ':leaves {:default :success} :expect {:error "bang"}',
-        ("error: expected one with 'bang', got ''",),
+        ("error: expected a message with 'bang', got ''",),
     ),
     "true is not 1": (
         ":leaves {:default :success} :given {:word 1} :expect {:blackboard {:word true}}",
@@ -159,10 +159,10 @@ FAILING: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "status: expected success, got failure (boom)",
             "blackboard :n: expected 1, got 0",
-            "calls of x.a: expected 1, got 3",
-            "x.z was called 1 times, and never should be",
+            "calls to x.a: expected 1, got 3",
+            "x.z was called 1 times, but should never be called",
             "order: expected x.b, got nothing",
-            "error: expected one with 'bang', got 'boom'",
+            "error: expected a message with 'bang', got 'boom'",
         ),
     ),
 }
@@ -207,7 +207,7 @@ BAD: dict[str, tuple[str, int, str]] = {
         f'(test "t" :leaves {{:x :success}} {E})',
         20,
         'a leaf is named by a string. Write {"dotted.name" :success}; '
-        "the keyword :default stands for all others.",
+        "the keyword :default applies to all other leaves.",
     ),
     "no outcome": (
         f'(test "t" :leaves {{"x.a" []}} {E})',
@@ -237,7 +237,7 @@ BAD: dict[str, tuple[str, int, str]] = {
     "after no number": (
         f'(test "t" :leaves {{"x.a" {{:after "3"}}}} {E})',
         34,
-        "this is of the wrong type here.",
+        "this value has the wrong type.",
     ),
     "wrong operator in a script": (
         f'(test "t" :leaves {{"x.a" {{:set {{:n (plus 1 2)}}}}}} {E})',
@@ -343,7 +343,7 @@ def test_calls_of_registered_leaves_are_counted(folder: Path) -> None:
     )
     assert failures(folder, parts, real()) == ()
     assert failures(folder, ':leaves {:default :success} :expect {:never ["x.b"]}', real()) == (
-        "x.b was called 1 times, and never should be",
+        "x.b was called 1 times, but should never be called",
     )
 
 

@@ -6,8 +6,9 @@ import asyncio
 from time import time
 from typing import Final
 
-from dodona.core.domain.approvals import Approval, Approvals, Decision
+from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.errors import Conflict
+from dodona.store.notifications.approvals import Approvals
 from dodona.trees import Step
 
 POLL_SECONDS: Final = 1.0  # for decisions made in another process

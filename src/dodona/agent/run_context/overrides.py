@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
 
-from dodona.core.domain.rules import PackState, RuleOverrides
+from dodona.core.domain.rules import RuleOverrides
+from dodona.store.notifications.pack_state import PackState
 
 OVERRIDES_KEY: Final = "dodona.choices"  # the storage key; no pack can have this ID
 CACHE_SIZE: Final = 1_000

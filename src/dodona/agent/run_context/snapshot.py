@@ -24,7 +24,7 @@ from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef
 from dodona.core.domain.conversations.conversation import RunInputs
 from dodona.core.domain.conversations.sessions import parse_session_key
-from dodona.core.errors import NotFound
+from dodona.core.errors import NotFound, TreeError
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import ToolCategory
@@ -260,11 +260,25 @@ class SnapshotBuilder:
         return tuple(self._prompts.load(path.removesuffix(".md"), folder) for path in paths)
 
     def _restore(self, inputs: RunInputs) -> RunSnapshot:
+        """Return the snapshot that the first attempt of the run stored.
+
+        Raises TreeError if its tree no longer loads: another version of Dodona may have stored it,
+        and that version may have had other leaves.
+        """
         assert inputs.pins is not None
         record = _decoder.decode(inputs.pins)
         agent = self._deps.agents().get(record.agent)
-        tree = self._load_tree(record.tree, None if agent is None else self._get_tree(agent.id))
-        return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs.project.id)
+        try:
+            tree = self._load_tree(record.tree, None if agent is None else self._get_tree(agent.id))
+            return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs.project.id)
+        except TreeError as error:
+            first = error.problems()[0]
+            raise TreeError(
+                "the run cannot be resumed: the tree it started with does not load in this version "
+                f"of Dodona: {first.message}",
+                where=first.where,
+                hint="Ask the question again.",
+            ) from error
 
     def _load_tree(self, text: str, current: Tree | None) -> Tree:
         """Return the tree of a source text; usually this is the current tree."""

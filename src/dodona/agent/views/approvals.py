@@ -6,7 +6,8 @@ from typing import Any
 
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views.documents import iso
-from dodona.core.domain.approvals import Approval, Approvals, Decision
+from dodona.core.domain.approvals import Approval, Decision
+from dodona.store.notifications.approvals import Approvals
 
 
 class ApprovalViews:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.views.documents import iso
-from dodona.core.domain.notices import NoticeLog, StoredNotice, Subscribers
+from dodona.core.domain.notices import StoredNotice, Subscribers
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.store.notifications.notices import NoticeLog
 
 MAX_NOTICES: Final = 200  # per page
 

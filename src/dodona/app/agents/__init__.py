@@ -1,1 +1,1 @@
-"""The agents that a configuration defines."""
+"""The configured agents."""

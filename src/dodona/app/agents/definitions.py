@@ -1,4 +1,4 @@
-"""The agents of a config: what runs see of them, and the tree that each follows."""
+"""Builds the configured agents and loads their trees."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dodona.trees import Reloader, Tree
 
 
 def load_agents(config: Config) -> Agents:
-    """What there is to be known of them. It reads their souls, and so blocks."""
-    made = {
+    """Return all configured agents. Blocks, because it reads the soul files."""
+    agents = {
         name: _build_agent(config, name, agent, path) for name, agent, path in _all_agents(config)
     }
-    default = made.pop(config.settings.agent.id)
-    return Agents(default, made)
+    default = agents.pop(config.settings.agent.id)
+    return Agents(default, agents)
 
 
 def soul_files(config: Config) -> dict[str, Path]:
-    """Where the souls are, by agent."""
+    """Return the path of each agent's soul file, by agent name."""
     return {
         name: config.resolve(agent.soul_path, (*path, "soul_path"))
         for name, agent, path in _all_agents(config)
@@ -62,7 +62,7 @@ def _load_soul(config: Config, agent: AgentSection, path: KeyPath) -> str:
 
 
 class AgentTrees:
-    """The tree of each agent, as its file is now; without `follow`, as it was."""
+    """The tree of each agent. With `watch`, a tree is reloaded when its file changes."""
 
     def __init__(self, stack: AsyncExitStack, emit: Emit, *, watch: bool) -> None:
         self._stack = stack
@@ -72,15 +72,16 @@ class AgentTrees:
         self._by_agent: dict[str, Reloader] = {}
 
     async def load(self, config: Config) -> dict[str, Reloader]:
-        """The trees of these agents, to be taken; raises if one of them does not load."""
-        found: dict[str, Reloader] = {}
+        """Load the trees of all agents, for `apply`; raise if one does not load."""
+        trees: dict[str, Reloader] = {}
         for name, agent, path in _all_agents(config):
-            named = agent.tree
-            file = ORACLE_TREE if named is None else config.resolve(named, (*path, "tree"))
-            found[name] = await self._load_tree(file.absolute())
-        return found
+            tree = agent.tree
+            file = ORACLE_TREE if tree is None else config.resolve(tree, (*path, "tree"))
+            trees[name] = await self._load_tree(file.absolute())
+        return trees
 
     def apply(self, loaded: dict[str, Reloader]) -> None:
+        """Use these trees from now on."""
         self._by_agent = loaded
 
     def __call__(self, agent_id: str) -> Tree:
@@ -88,8 +89,8 @@ class AgentTrees:
 
     async def _load_tree(self, file: Path) -> Reloader:
         if file not in self._by_path:
-            made = partial(Reloader, [file], registry=REGISTRY, emit=self._emit)
-            reloader = await asyncio.to_thread(made)
+            build = partial(Reloader, [file], registry=REGISTRY, emit=self._emit)
+            reloader = await asyncio.to_thread(build)
             if self._watch:
                 await self._stack.enter_async_context(reloader.watching())
             self._by_path[file] = reloader

@@ -1,4 +1,4 @@
-"""The agents at work: what they are, which models answer for them, which trees they follow."""
+"""The agents in use, with their models, trees and bindings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dodona.net.redactor import Redactor
 
 
 class LiveAgents:
-    """All of it changes at once, when the config does."""
+    """The current agents. When the config changes, everything here changes together."""
 
     def __init__(
         self,
@@ -37,35 +37,36 @@ class LiveAgents:
         self._http = http
         self._redactor = redactor
         self.agents = Agents()
-        self.model_choices: Mapping[str, ModelChoice] = {}  # by name; that of [agent] has none
+        self.model_choices: Mapping[str, ModelChoice] = {}  # by agent name; [agent] is ""
         self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
         self.trees = AgentTrees(stack, emit, watch=watch)
-        self.router = LiveRouter()  # which of them answers whom
+        self.router = LiveRouter()  # which agent answers which messages
 
     async def apply(self, config: Config) -> None:
-        """Be the agents of this config; raises, and stays as it was, if one cannot work."""
+        """Switch to the agents of this config; raise and change nothing if one is invalid."""
         settings = config.settings
         credentials = Credentials(config, os.environ, self._redactor)
-        chooser = ModelSelector(
+        selector = ModelSelector(
             config, credentials, http=self._http, targets=default_targets(os.environ)
         )
-        choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
+        choices = {name: await selector.choose(name) for name in ("", *settings.agents)}
         agents = await asyncio.to_thread(load_agents, config)
         router = await asyncio.to_thread(make_router, config)
         trees = await self.trees.load(config)
-        built = await asyncio.to_thread(self.models.build, settings, choices)
-        # No wait from here on: a run sees all of the old, or all of the new.
+        models = await asyncio.to_thread(self.models.build, settings, choices)
+        # No await from here on: a run sees either the old agents or the new ones.
         self.trees.apply(trees)
-        self.models.apply(built, chooser, default=settings.agent.id)
+        self.models.apply(models, selector, default=settings.agent.id)
         self.router.replace(router)
         self.agents, self.model_choices = agents, choices
 
     def current(self) -> Agents:
+        """Return the agents of the current config."""
         return self.agents
 
 
 def make_router(config: Config) -> Router:
-    """Bindings with their places in the file; the unnamed agent answers all others."""
+    """Build the router from the bindings; the default agent answers all other messages."""
     settings = config.settings
     return Router(
         (
@@ -76,9 +77,9 @@ def make_router(config: Config) -> Router:
                 peer=each.peer_id,
                 guild=each.guild_id,
                 team=each.team_id,
-                where=config.origins.nearest(("bindings", place)),
+                where=config.origins.nearest(("bindings", index)),
             )
-            for place, each in enumerate(settings.bindings)
+            for index, each in enumerate(settings.bindings)
         ),
         settings.agent.id,
     )

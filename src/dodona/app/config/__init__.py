@@ -1,1 +1,1 @@
-"""The configuration: reading, checking, editing and reloading it."""
+"""Loads, validates, edits and reloads the configuration."""

@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all: a crash or a full disk leaves the old ones."""
+"""Replaces files atomically: after a crash or on a full disk, the old file is intact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dodona.core.errors import ConfigError, SourceLocation
 
 @dataclass(frozen=True, slots=True)
 class PendingFile:
-    """What a file shall hold. Without a mode, that of the file before it, or the usual one."""
+    """New content for a file. Without `mode`, the old file's mode or the default applies."""
 
     path: Path
     data: bytes
@@ -25,7 +25,7 @@ class PendingFile:
 
 @contextmanager
 def lock_folder(folder: Path) -> Generator[None]:
-    """Nobody else who asks changes files of this folder meanwhile; it is made if it is missing."""
+    """Hold an exclusive advisory lock on the folder; create the folder if it is missing."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -39,7 +39,7 @@ def lock_folder(folder: Path) -> Generator[None]:
 
 
 def make_private_folder(home: Path, folder: Path) -> None:
-    """Make the folder, and the one above it, if they are missing; nobody else may look into it."""
+    """Create the folder and its parent if missing, and make it accessible to its owner only."""
     with _wrap_os_errors(folder):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -48,36 +48,36 @@ def make_private_folder(home: Path, folder: Path) -> None:
 
 
 def write_files(files: Sequence[PendingFile]) -> None:
-    """Put the files into their places; all are on the disk before the first of them is there."""
+    """Replace the files. All new content is on disk before the first file is replaced."""
     staged: list[tuple[Path, Path]] = []
     try:
         for file in files:
-            # A link stays one: people keep such files elsewhere.
-            place = file.path.resolve()
-            beside = place.with_name(f".{place.name}.{uuid4().hex}")
-            staged.append((beside, place))
+            # Keep symlinks: users may store their config elsewhere, such as in a repository.
+            target = file.path.resolve()
+            temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+            staged.append((temporary, target))
             with _wrap_os_errors(file.path):
-                _stage(file, place, beside)
-        for (beside, place), file in zip(staged, files, strict=True):
+                _stage(file, target, temporary)
+        for (temporary, target), file in zip(staged, files, strict=True):
             with _wrap_os_errors(file.path):
-                beside.replace(place)
-        for folder in {place.parent for _, place in staged}:
+                temporary.replace(target)
+        for folder in {target.parent for _, target in staged}:
             _fsync_dir(folder)
     finally:
-        for beside, _ in staged:
+        for temporary, _ in staged:
             with suppress(OSError):
-                beside.unlink()
+                temporary.unlink()
 
 
 def _stage(file: PendingFile, target: Path, temporary: Path) -> None:
     before = target.stat() if target.exists() else None
     if before is not None and not stat.S_ISREG(before.st_mode):
-        raise FileExistsError(0, "it is no file")
+        raise FileExistsError(0, "not a regular file")
     mode = file.mode
     if mode is None and before is not None:
         mode = stat.S_IMODE(before.st_mode)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    # Private from the start: until its mode is set, nobody else may open it.
+    # Private from the start: other users must not open it before its mode is set.
     with open(os.open(temporary, flags, 0o644 if mode is None else mode & 0o600), "wb") as opened:
         opened.write(file.data)
         opened.flush()
@@ -89,7 +89,7 @@ def _stage(file: PendingFile, target: Path, temporary: Path) -> None:
 
 
 def _fsync_dir(folder: Path) -> None:
-    """Let the new names outlive the power; they are in their places already."""
+    """Make the renames durable. Failure is ignored: the files are already in place."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -108,7 +108,7 @@ def _wrap_os_errors(path: Path) -> Generator[None]:
 
 def _write_error(path: Path, error: OSError) -> ConfigError:
     return ConfigError(
-        f"this cannot be written: {error.strerror}.",
+        f"cannot write: {error.strerror}.",
         where=SourceLocation(str(path)),
-        hint="What was there before is still there.",
+        hint="The old content is unchanged.",
     )

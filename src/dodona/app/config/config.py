@@ -1,8 +1,7 @@
-"""The config file and the environment, parsed once into settings that do not change.
+"""Parses the config file and the environment into immutable settings.
 
-The file is the one that `--config` names, or DODONA_CONFIG, or `./dodona.toml`, or `config.toml`
-in Dodona's folder; variables `DODONA_SECTION__KEY` come before it. Whatever is wrong in either is
-told at once.
+The file is the first of: `--config`, DODONA_CONFIG, `./dodona.toml`, `config.toml` in the Dodona
+folder. Variables `DODONA_SECTION__KEY` override it. All errors are reported together.
 """
 
 from __future__ import annotations
@@ -19,42 +18,42 @@ from dodona.app.config.errors import validation_errors
 from dodona.app.config.origins import SettingOrigins, expand_user
 from dodona.app.config.settings import Settings
 from dodona.app.config.shorthand import expand_shorthand
-from dodona.app.config.validation import settings as rules
+from dodona.app.config.validation.settings import validate_settings
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import Document, KeyPath, read_document
 
 LOCAL_FILE = Path("dodona.toml")
-DEFAULT_FILE_NAME = "config.toml"  # in Dodona's folder
-MAX_PROBLEMS = 200  # mistakes; who has made as many has made one of them often
-MAX_CONFIG_BYTES = 32_000_000  # a hundred thousand bindings, and twice as many
+DEFAULT_FILE_NAME = "config.toml"  # in the Dodona folder
+MAX_PROBLEMS = 200  # more errors than this usually repeat one cause
+MAX_CONFIG_BYTES = 32_000_000  # enough for twice 100,000 bindings
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings, where each was made, and Dodona's folder."""
+    """The settings, the origin of each, and the Dodona folder."""
 
     settings: Settings
     origins: SettingOrigins
     home: Path
 
     def resolve(self, text: str, path: KeyPath) -> Path:
-        """The file that the setting at `path` names by `text`."""
+        """Return the file that `text`, the value of the setting at `path`, refers to."""
         return self.origins.resolve(text, path)
 
 
 def load_config(
     environment: Mapping[str, str], file: Path | None = None, *, extra_tools: Collection[str] = ()
 ) -> Config:
-    """Find the file, read it, let the environment have its say, check everything.
+    """Find and read the config file, apply the environment and validate the result.
 
-    Whoever embeds Dodona names the `tools` that they add to the shipped ones.
+    `extra_tools` are the tools that an embedding application adds to the built-in ones.
     """
     path = find_file(environment, home_folder(environment), file)
     document = (
         read_document(path, label="the config file", max_bytes=MAX_CONFIG_BYTES) if path else None
     )
-    found = is_implicit_file(environment, path, file)
-    return parse_config(document, environment, is_implicit=found, extra_tools=extra_tools)
+    is_implicit = is_implicit_file(environment, path, file)
+    return parse_config(document, environment, is_implicit=is_implicit, extra_tools=extra_tools)
 
 
 def parse_config(
@@ -64,30 +63,30 @@ def parse_config(
     is_implicit: bool = False,
     extra_tools: Collection[str] = (),
 ) -> Config:
-    """The config that such a file makes; raises every mistake in it and in the environment."""
+    """Parse a document and the environment; raise all their errors as one ConfigError."""
     table, lines = expand_shorthand(document)
     variables = dict(apply_overrides(table, environment))
     file = document.file if document else None
-    places = SettingOrigins(file, lines, variables, is_implicit=is_implicit)
-    found: list[DodonaError] = [*islice(ineffective_variables(environment), MAX_PROBLEMS)]
+    origins = SettingOrigins(file, lines, variables, is_implicit=is_implicit)
+    problems: list[DodonaError] = [*islice(ineffective_variables(environment), MAX_PROBLEMS)]
     settings = Settings()
     try:
         settings = Settings.model_validate(table)
     except ValidationError as error:
-        found += islice(validation_errors(places).from_validation_error(error), MAX_PROBLEMS)
-    found += islice(rules.validate_settings(table, places, extra_tools), MAX_PROBLEMS)
-    if found:
-        raise ConfigError.combine(_first_problems(found))
-    return Config(settings, places, home_folder(environment))
+        problems += islice(validation_errors(origins).from_validation_error(error), MAX_PROBLEMS)
+    problems += islice(validate_settings(table, origins, extra_tools), MAX_PROBLEMS)
+    if problems:
+        raise ConfigError.combine(_first_problems(problems))
+    return Config(settings, origins, home_folder(environment))
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
-    """Dodona's folder: DODONA_HOME, or `.dodona` in the user's own."""
+    """Return the Dodona folder: DODONA_HOME, or `~/.dodona`."""
     return expand_user(environment.get("DODONA_HOME") or "~/.dodona").absolute()
 
 
 def file_to_edit(environment: Mapping[str, str], file: Path | None = None) -> Path:
-    """The file that is in effect, or would be; it need not be there yet."""
+    """Return the config file in effect, or the path where a new one belongs."""
     folder = home_folder(environment)
     return (
         _explicit_file(environment, file)
@@ -97,7 +96,7 @@ def file_to_edit(environment: Mapping[str, str], file: Path | None = None) -> Pa
 
 
 def is_implicit_file(environment: Mapping[str, str], path: Path | None, file: Path | None) -> bool:
-    """Did the file lie in the current folder, and nobody named it?"""
+    """Whether the file was picked up from the current folder, without the user naming it."""
     return path == LOCAL_FILE and _explicit_file(environment, file) is None
 
 
@@ -106,20 +105,22 @@ def _explicit_file(environment: Mapping[str, str], file: Path | None) -> Path | 
 
 
 def find_file(environment: Mapping[str, str], folder: Path, file: Path | None) -> Path | None:
-    """The first that there is; one that was named must be there."""
-    named = _explicit_file(environment, file)
-    if named is None:
+    """Return the first config file that exists; raise if a file the user named does not."""
+    explicit = _explicit_file(environment, file)
+    if explicit is None:
         return next(
             (path for path in (LOCAL_FILE, folder / DEFAULT_FILE_NAME) if file_exists(path)), None
         )
-    if not file_exists(named):
-        who = "--config" if file else "DODONA_CONFIG"
-        raise ConfigError(f"there is no config file {named}.", hint=f"{who} names it.")
-    return named
+    if not file_exists(explicit):
+        source = "--config" if file else "DODONA_CONFIG"
+        raise ConfigError(
+            f"config file {explicit} does not exist.", hint=f"Check the path in {source}."
+        )
+    return explicit
 
 
 def file_exists(path: Path) -> bool:
-    """True too where we may not look: reading it then tells why."""
+    """Whether the file exists. Also True without permission to check: reading it then fails."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -130,14 +131,14 @@ def file_exists(path: Path) -> bool:
 
 
 def _first_problems(problems: list[DodonaError]) -> list[DodonaError]:
-    """The mistakes in their order; of very many, the first."""
-    told = sorted(problems, key=_sort_key)[:MAX_PROBLEMS]
+    """Sort the problems by location; keep at most MAX_PROBLEMS."""
+    first = sorted(problems, key=_sort_key)[:MAX_PROBLEMS]
     if len(problems) < MAX_PROBLEMS:
-        return told
-    return [*told, ConfigError("there may be more mistakes.", hint="Mend these first.")]
+        return first
+    return [*first, ConfigError("there may be more errors.", hint="Fix these first.")]
 
 
 def _sort_key(error: DodonaError) -> tuple[str, int]:
     where = error.where
-    # The file first, line by line, then the environment.
+    # First the file by line, then the environment.
     return ("", where.line) if where and where.line else (str(where), 0)

@@ -1,4 +1,4 @@
-"""Mistakes in settings: those of the file's, told where they were made, in it or in a variable."""
+"""Errors in settings, each with its location: a line of the file or a variable."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from dodona.documents.validation_errors import ConfigErrorBuilder
 
 
 def validation_errors(origins: SettingOrigins) -> ConfigErrorBuilder:
-    """Tells what is wrong with settings that were made in these places."""
+    """Return a builder of errors that locates settings by their origins."""
     return ConfigErrorBuilder(SHAPE, origins.nearest, is_secret=is_secret)
 
 
 def ineffective_setting(path: KeyPath, consumer: str, origins: SettingOrigins) -> ConfigError:
-    """A setting that would do nothing: whoever wrote it expects that it does."""
+    """Return the error for a setting that `consumer` ignores, although its author expects one."""
     return validation_errors(origins).invalid_value(
-        path, f"has no effect: {consumer} takes none", hint="Remove it."
+        path, f"has no effect: {consumer} does not use it", hint="Remove it."
     )
 
 
 def check_secret_destination(
     path: KeyPath, address: str, origins: SettingOrigins
 ) -> Iterator[ConfigError]:
-    """A folder that somebody else wrote must not collect the secrets of whoever enters it."""
+    """Yield an error if an untrusted file would send a secret to another machine.
+
+    Otherwise a downloaded folder could collect the secrets of every user who runs Dodona in it.
+    """
     try:
         host = urlsplit(address).hostname or ""
         is_local = not host or host == "localhost" or ip_address(host).is_loopback
@@ -39,9 +42,9 @@ def check_secret_destination(
 
 
 def untrusted_setting(path: KeyPath, action: str, origins: SettingOrigins) -> ConfigError:
-    """A setting that only a file may make that somebody named."""
+    """Return the error for a setting that is allowed only in a file the user named."""
     return validation_errors(origins).invalid_value(
         path,
-        f"would {action} that this file chose, and nobody named the file",
-        hint=f"If you trust it, name it: --config {origins.file}, or DODONA_CONFIG.",
+        f"would {action} chosen by a file in the current folder, which is not trusted",
+        hint=f"If you trust the file, pass --config {origins.file} or set DODONA_CONFIG.",
     )

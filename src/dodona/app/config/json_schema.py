@@ -1,6 +1,6 @@
-"""The config file as a JSON Schema, for editors that complete and check TOML.
+"""The JSON Schema of the config file, for editors that complete and validate TOML.
 
-Draft 7 with `definitions` is what such editors understand. Nothing is null: TOML has none.
+Such editors support draft 7 with `definitions`. No type is nullable: TOML has no null.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ DIALECT: Final = "http://json-schema.org/draft-07/schema#"
 
 
 def json_schema() -> dict[str, Any]:
-    """What a file may hold, as far as a key can be judged by itself."""
-    made = Settings.model_json_schema(
+    """Return the JSON Schema. It covers single keys, not rules that concern several keys."""
+    schema = Settings.model_json_schema(
         ref_template="#/definitions/{model}", schema_generator=_Generator
     )
-    made["definitions"] = made.pop("$defs")
-    about = {"$schema": DIALECT, "title": "Dodona's config file"}
-    return {**about, **_tidy(made), "title": about["title"]}
+    schema["definitions"] = schema.pop("$defs")
+    head = {"$schema": DIALECT, "title": "Dodona config file"}
+    return {**head, **_tidy(schema), "title": head["title"]}
 
 
 class _Generator(GenerateJsonSchema):
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        made = super().dict_schema(schema)
-        return {**made, "additionalProperties": made.get("additionalProperties", False)}
+        result = super().dict_schema(schema)
+        return {**result, "additionalProperties": result.get("additionalProperties", False)}
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        made = super().model_schema(schema)
+        result = super().model_schema(schema)
         section = cast("type[Section]", schema["cls"])
         if not section.shorthand_key:
-            return made
-        # What the key takes, the plain number takes.
-        number = made["properties"][section.shorthand_key]
-        return {"anyOf": [{**number, "title": "A plain number"}, made]}
+            return result
+        # The shorthand number has the same bounds as its key.
+        number = result["properties"][section.shorthand_key]
+        return {"anyOf": [{**number, "title": "A plain number"}, result]}
 
 
 def _tidy(value: Any) -> Any:
-    """Without defaults that say nothing, and titles that repeat the key."""
+    """Remove empty defaults, and titles that repeat the key."""
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         return {

@@ -1,4 +1,4 @@
-"""What changes while Dodona runs, when its config is saved."""
+"""Applies config changes to a running Dodona."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from dodona.app.config.reload import ReloadHandler
 from dodona.app.config.settings import Settings
 from dodona.app.maintenance import Maintenance
 from dodona.app.models.factory import ceilings, price_list
-from dodona.app.telemetry import logging as logs
+from dodona.app.telemetry.logging import configure_logging
 from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.net.redactor import Redactor
 
 
 def run_policy(settings: Settings) -> RunPolicy:
+    """Return the run policy that the settings describe."""
     return RunPolicy(
         summarise_results=settings.librarian.summarise,
         compress_context=settings.context.compress,
@@ -34,30 +35,30 @@ def reload_handlers(
     maintenance: Maintenance,
     redactor: Redactor,
 ) -> dict[KeyPath, ReloadHandler]:
-    """Who takes what has changed, by the first names of its keys; the rest needs a restart."""
+    """Return the handler of each reloadable key prefix. All other keys need a restart."""
 
-    async def conduct_now(config: Config) -> None:
+    async def apply_policy(config: Config) -> None:
         fresh = run_policy(config.settings)
         for field in fields(fresh):
             setattr(policy, field.name, getattr(fresh, field.name))
         maintenance.apply(config)
 
-    async def log_now(config: Config) -> None:
-        logs.configure_logging(config.settings.log, redactor)
+    async def apply_logging(config: Config) -> None:
+        configure_logging(config.settings.log, redactor)
 
-    async def terms_now(config: Config) -> None:
+    async def apply_prices(config: Config) -> None:
         meter.update(ceilings(config.settings), price_list(config.settings))
 
     return {
         ("agent",): agents.apply,
         ("agents",): agents.apply,
         ("bindings",): agents.apply,
-        ("budgets",): terms_now,
-        ("prices",): terms_now,
-        ("log",): log_now,
-        ("librarian", "summarise"): conduct_now,
-        ("context",): conduct_now,
-        ("web", "hold_effects"): conduct_now,
-        ("approvals",): conduct_now,
-        ("audit",): conduct_now,
+        ("budgets",): apply_prices,
+        ("prices",): apply_prices,
+        ("log",): apply_logging,
+        ("librarian", "summarise"): apply_policy,
+        ("context",): apply_policy,
+        ("web", "hold_effects"): apply_policy,
+        ("approvals",): apply_policy,
+        ("audit",): apply_policy,
     }

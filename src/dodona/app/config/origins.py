@@ -1,4 +1,4 @@
-"""Where each setting was made: a line of the config file, or a variable of the environment."""
+"""The origin of each setting: a line of the config file, or an environment variable."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dodona.documents.toml_lines import KeyPath
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """Variables come before lines; what is in neither has its default."""
+    """The origins of all settings. Variables override lines; keys in neither have defaults."""
 
     file: Path | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
     variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
-    is_implicit: bool = False  # the file lay in the current folder, and nobody named it
+    is_implicit: bool = False  # picked up from the current folder, not named by the user
 
     def of(self, path: KeyPath) -> SourceLocation | None:
-        """The place of this very key; None is its default."""
+        """Return the origin of exactly this key, or None if it has its default."""
         if path in self.variables:
             return SourceLocation(self.variables[path])
         return SourceLocation(str(self.file), self.lines[path]) if path in self.lines else None
 
     def nearest(self, path: KeyPath) -> SourceLocation | None:
-        """The place of the key, or of the closest section above it: where a mistake is told."""
+        """Return the origin of the key or its closest parent, as the location for errors."""
         for length in range(len(path), 0, -1):
             if where := self.of(path[:length]):
                 return where
-        # A section that only variables made: one of those inside it, or beside what is missing.
+        # The section exists only in variables: use one inside it, or a sibling of a missing key.
         for head in (path, path[:-1]):
             for key, variable in self.variables.items():
                 if head and key[: len(head)] == head:
@@ -38,24 +38,24 @@ class SettingOrigins:
         return None
 
     def is_untrusted(self, path: KeyPath) -> bool:
-        """Was it set by whoever wrote the folder we are in, and perhaps not by our user?"""
+        """Whether the value is from an implicit file, which the user may not have written."""
         return self.is_implicit and path in self.lines and path not in self.variables
 
     def base_folder(self, path: KeyPath) -> Path:
-        """What a path in this setting is relative to: the file's folder, or the current one."""
+        """Return the folder for relative paths in this setting: the file's, or the current one."""
         return Path() if self.file is None or path in self.variables else self.file.parent
 
     def resolve(self, text: str, path: KeyPath) -> Path:
-        """The file that the setting at `path` names by `text`."""
+        """Return the file that `text`, the value of the setting at `path`, refers to."""
         return self.base_folder(path) / expand_user(text)
 
 
 def expand_user(text: str) -> Path:
-    """The path with `~` for the user's folder."""
+    """Expand `~` to the user's home folder."""
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise ConfigError(
-            f"{text} cannot be found: there is no such user, or HOME is not set.",
+            f"cannot expand {text}: the user does not exist, or HOME is not set.",
             hint="Write the path without ~, or set DODONA_HOME.",
         ) from error

@@ -1,4 +1,4 @@
-"""Text from the environment or the command line, as the type that its setting has."""
+"""Converts text from the environment or the command line to the type of a setting."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import tomllib
 from typing import Any, Final, get_origin
 
-from dodona.app.config import shape as schema
+from dodona.app.config import shape
 from dodona.documents.toml_lines import KeyPath
 
 WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -14,9 +14,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 def parse_value(text: str, path: KeyPath) -> Any:
-    """The text as what is wanted there; itself where it is not that, for the check to tell."""
-    kind = schema.unwrap_annotation(schema.at(path))
-    section = schema.section_type(kind)
+    """Convert the text to the type of the setting.
+
+    Text that does not fit is returned unchanged, so that validation reports it.
+    """
+    kind = shape.unwrap_annotation(shape.at(path))
+    section = shape.section_type(kind)
     if (kind is int or (section and section.shorthand_key)) and WHOLE_NUMBER.fullmatch(text):
         return int(text)
     if kind is float and _NUMBER.fullmatch(text):
@@ -29,10 +32,10 @@ def parse_value(text: str, path: KeyPath) -> Any:
 
 
 def parse_argument(text: str, path: KeyPath) -> Any:
-    """The same, of what somebody typed: a list or a section may be written as in TOML, too."""
-    kind = schema.at(path)
-    holds_more = schema.section_type(kind) or schema.entry_type(kind) or schema.element_type(kind)
-    if holds_more and text.startswith(("[", "{")):
+    """Convert a command line argument: like `parse_value`, but lists and sections can be TOML."""
+    kind = shape.at(path)
+    is_container = shape.section_type(kind) or shape.entry_type(kind) or shape.element_type(kind)
+    if is_container and text.startswith(("[", "{")):
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""The config while Dodona runs: what can change when its file is saved does; the rest is told.
+"""Reloads the config when its file is saved, and logs which keys need a restart.
 
-A file with mistakes changes nothing. Souls are followed too.
+An invalid file changes nothing. Soul files are watched too.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ ReloadHandler = Callable[[Config], Awaitable[None]]
 
 
 class ConfigReloader:
-    """Reads the file anew, and hands what has changed to those whom it concerns.
+    """Reloads the config file and calls the handlers of the changed keys.
 
-    `live` says, for the first names of a key, who takes it; `note` writes down that it did.
-    `reread` loads the config as it was loaded at the start; it blocks, and so does making one of
-    these.
+    `handlers` maps key prefixes to handlers. `record_change` records the keys that were applied.
+    `reload_config` loads the config as at startup; it blocks, and so does the constructor.
     """
 
     def __init__(
@@ -48,21 +47,21 @@ class ConfigReloader:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Until the block ends, follow the file and the souls."""
+        """Watch the config file and the souls while the block runs."""
         loop = asyncio.get_running_loop()
         file = self._config.origins.file
         souls = soul_files(self._config).values()
         folders = {self._config.home, *(each.parent for each in (file, *souls) if each)}
         suffixes = (".toml", *{each.suffix for each in souls})
 
-        def look() -> None:
+        def on_change() -> None:
             asyncio.run_coroutine_threadsafe(self.reload(), loop).result()
 
-        async with watch_folders(sorted(folders), look, suffixes=suffixes):
+        async with watch_folders(sorted(folders), on_change, suffixes=suffixes):
             yield
 
     async def reload(self) -> None:
-        """Take what has changed. A file that is wrong is told once, and changes nothing."""
+        """Apply changes. An invalid file changes nothing, and each error is logged once."""
         try:
             fresh = await asyncio.to_thread(self._reload_config)
             souls = await asyncio.to_thread(_sign_souls, fresh)
@@ -70,7 +69,7 @@ class ConfigReloader:
             self._last_error = ""
         except DodonaError as error:
             if str(error) != self._last_error:
-                _log.warning("the config cannot be used, and stays as it was: %s", error)
+                _log.warning("invalid config, keeping the previous one: %s", error)
             self._last_error = str(error)
 
     async def _apply_changes(self, fresh: Config, soul_signatures: Mapping[Path, Any]) -> None:
@@ -79,16 +78,16 @@ class ConfigReloader:
             changed += [("agents", "soul_path")]
         if not changed:
             return
-        takers = {path: self._handler_of(path) for path in changed}
-        for take in dict.fromkeys(each for each in takers.values() if each is not None):
-            await take(fresh)
+        handlers = {path: self._handler_of(path) for path in changed}
+        for handler in dict.fromkeys(each for each in handlers.values() if each is not None):
+            await handler(fresh)
         self._config, self._soul_signatures = fresh, soul_signatures
-        taken = [path for path, take in takers.items() if take is not None]
-        if taken:
-            self._record_change(f"config changed: {_format_keys(taken)}")
-        _log_keys("changed", taken)
+        applied = [path for path, handler in handlers.items() if handler is not None]
+        if applied:
+            self._record_change(f"config changed: {_format_keys(applied)}")
+        _log_keys("changed", applied)
         _log_keys(
-            "waits for the next start", [path for path, take in takers.items() if take is None]
+            "restart required", [path for path, handler in handlers.items() if handler is None]
         )
 
     def _handler_of(self, path: KeyPath) -> ReloadHandler | None:
@@ -103,14 +102,14 @@ class ConfigReloader:
 
 
 def changed_keys(path: KeyPath, old: Any, new: Any) -> Iterator[KeyPath]:
-    """The keys whose values are not the same."""
+    """Yield the keys whose values differ."""
     if old == new:
         return
-    both = _entries(old), _entries(new)
-    if None in both or type(old) is not type(new):
+    entries = _entries(old), _entries(new)
+    if None in entries or type(old) is not type(new):
         yield path
         return
-    before, after = cast("tuple[dict[str, Any], dict[str, Any]]", both)
+    before, after = cast("tuple[dict[str, Any], dict[str, Any]]", entries)
     for name in {**before, **after}:
         if name in before and name in after:
             yield from changed_keys((*path, name), before[name], after[name])
@@ -129,20 +128,20 @@ def _entries(value: Any) -> dict[str, Any] | None:
 
 
 def _sign_souls(config: Config) -> dict[Path, Any]:
-    """How the souls are now. It looks at files, and so blocks."""
-    found: dict[Path, Any] = {}
+    """Return a signature of each soul file, to detect changes. Blocks."""
+    signatures: dict[Path, Any] = {}
     for name, file in soul_files(config).items():
         try:
-            seen = file.stat()
+            status = file.stat()
         except OSError as error:
             raise ConfigError(f"the soul of {name} cannot be read: {error}.") from error
-        found[file] = (seen.st_mtime_ns, seen.st_size, seen.st_ino)
-    return found
+        signatures[file] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return signatures
 
 
-def _log_keys(what: str, paths: Sequence[KeyPath]) -> None:
+def _log_keys(action: str, paths: Sequence[KeyPath]) -> None:
     if paths:
-        _log.info("config: %s: %s", what, _format_keys(paths))
+        _log.info("config: %s: %s", action, _format_keys(paths))
 
 
 def _format_keys(paths: Sequence[KeyPath]) -> str:

@@ -1,6 +1,7 @@
-"""What can be set, section by section. The reference page and every check are made from this.
+"""The settings of the config file, one model per section.
 
-A default is what zero configuration uses. A setting needs a user who wants both values.
+The reference page, the JSON Schema and all validation derive from these models. The defaults
+must work without a config file. Add a setting only if some users need each of its values.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dodona.net.urls import is_host, is_ip
 
 PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
 
-# Patterns are also what `dodona config schema` tells: they are JavaScript's as well as ours.
+# `dodona config schema` exports these patterns, so they must be valid in JavaScript too.
 _SOURCE = r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*"
 _AGENT_NAME = r"[A-Za-z0-9-]{1,64}"
 _NAME = r"[A-Za-z0-9_-]{1,64}"
@@ -35,10 +36,10 @@ _ADDRESS = r"https?://.+"
 
 _DEFAULT_TIMEOUTS = wire.Timeouts()
 _DEFAULT_LIMITS = RequestLimits()
-MAX_LIMIT = 10_000_000  # of anything that callers do
+MAX_LIMIT = 10_000_000  # upper bound of every gateway limit
 _KEY_HINT = (
-    "Write env: and the name of a variable, or file: and the path of a file that only you may "
-    "read (chmod 600)."
+    "Use env: and the name of an environment variable, or file: and the path of a file that only "
+    "you can read (chmod 600)."
 )
 
 
@@ -46,7 +47,7 @@ def _check_provider(name: str) -> str:
     if name not in PROVIDER_NAMES:
         names = ", ".join(PROVIDER_NAMES)
         near = did_you_mean(name, PROVIDER_NAMES)
-        raise field_error("must be a provider", near or f"Providers are {names}.")
+        raise field_error("must be a known provider", near or f"Providers: {names}.")
     return name
 
 
@@ -59,33 +60,33 @@ def _check_secret_source(text: str) -> str:
 def _check_web_address(text: str) -> str:
     if not is_http_url(text):
         raise field_error(
-            "must be an http(s) address of host, port and path alone",
-            'Like "http://127.0.0.1:8000/v1".',
+            "must be an http(s) URL with only a host, port and path",
+            'For example "http://127.0.0.1:8000/v1".',
         )
     return text.rstrip("/")
 
 
 def _check_agent_name(name: str) -> str:
     if not re.fullmatch(_AGENT_NAME, name):
-        raise field_error("is no name for an agent", "Use letters, digits and hyphens, at most 64.")
+        raise field_error("is not a valid agent name", "Use up to 64 letters, digits and hyphens.")
     return name
 
 
 def _check_name(name: str) -> str:
     if not re.fullmatch(_NAME, name):
-        raise field_error("is no name", "Use letters, digits, _ and -, at most 64.")
+        raise field_error("is not a valid name", "Use up to 64 letters, digits, _ and -.")
     return name
 
 
 def _check_variable(name: str) -> str:
     if not re.fullmatch(_VARIABLE, name):
-        raise field_error("is no name of a variable", "Use letters, digits and _.")
+        raise field_error("is not a valid variable name", "Use letters, digits and _.")
     return name
 
 
 def _check_header(name: str) -> str:
     if not re.fullmatch(_HEADER, name):
-        raise field_error("is no name of a header", 'Like "Authorization".')
+        raise field_error("is not a valid header name", 'For example "Authorization".')
     return name
 
 
@@ -93,7 +94,7 @@ def _check_text_or_source(text: str) -> str:
     if text.startswith(("env:", "file:")):
         return _check_secret_source(text)
     if not text.isprintable():
-        raise field_error("must be one line of text")
+        raise field_error("must be a single line of text")
     if Redactor().scrub(text) != text:
         raise field_error('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
     return text
@@ -102,25 +103,27 @@ def _check_text_or_source(text: str) -> str:
 def _check_capability(text: str) -> str:
     if not re.fullmatch(_CAPABILITY, text):
         raise field_error(
-            "is no capability", "Write http:HOST, store:NAME or function:NAME, and no more."
+            "is not a valid capability", "Use http:HOST, store:NAME or function:NAME."
         )
     return text
 
 
 def _check_engine(kind: Any) -> Any:
     if kind == "restate":
-        raise field_error('must be "local": the engine restate is not there yet', "Leave it out.")
+        raise field_error('must be "local": restate is not supported yet', "Remove the setting.")
     return kind
 
 
-# What belongs to an agent, whichever model answers for it.
+# These belong to the agent, not to the model, so a fallback cannot set them.
 _AGENT_ONLY_KEYS = ("tree", "system_prompt", "soul_path", "tools", "queue", "queue_limit")
 
 
 def _check_fallback(fallback: AgentSection) -> AgentSection:
-    own = [name for name in _AGENT_ONLY_KEYS if name in fallback.model_fields_set]
-    if own:
-        raise field_error(f"must not set {own[0]}", "Whoever answers, the agent's own is used.")
+    keys = [name for name in _AGENT_ONLY_KEYS if name in fallback.model_fields_set]
+    if keys:
+        raise field_error(
+            f"must not set {keys[0]}", "A fallback always uses the value of its agent."
+        )
     return fallback
 
 
@@ -128,8 +131,8 @@ def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not is_host(name):
             raise field_error(
-                f"has {name!r:.80}, which is no host",
-                "Write it as browsers send it: a name or NAME:PORT, in lower case.",
+                f"contains {name!r:.80}, which is not a valid host",
+                "Write it as in the Host header, in lower case: NAME or NAME:PORT.",
             )
     return names
 
@@ -138,7 +141,8 @@ def _check_addresses(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         if not is_ip(text):
             raise field_error(
-                f"has {text!r:.80}, which is no address", 'Like "127.0.0.1" or "::1".'
+                f"contains {text!r:.80}, which is not an IP address",
+                'For example "127.0.0.1" or "::1".',
             )
     return texts
 
@@ -160,103 +164,118 @@ ProviderName = Annotated[
 
 
 class TimeoutsSection(Section):
-    """How long a provider may keep us waiting, in seconds."""
+    """Timeouts for requests to the provider, in seconds."""
 
     connect: float = Field(
-        default=_DEFAULT_TIMEOUTS.connect, gt=0, description="Until the connection stands."
+        default=_DEFAULT_TIMEOUTS.connect, gt=0, description="Time to establish a connection."
     )
     first_token: float = Field(
         default=_DEFAULT_TIMEOUTS.first_token,
         gt=0,
-        description="Until an answer begins; some models think for long.",
+        description="Time until the first token of the answer. Reasoning models may need long.",
     )
     gap: float = Field(
         default=_DEFAULT_TIMEOUTS.gap,
         gt=0,
-        description="Between two pieces of an answer that has begun.",
+        description="Time between two chunks of a streamed answer.",
     )
 
 
 class AgentSection(Section):
-    """Which model answers. Without `provider` it is chosen at start: see `dodona status`."""
+    """An agent and its model. If `provider` is not set, Dodona picks one (see `dodona status`).
+
+    In a fallback, `provider` is required, and `tree`, `system_prompt`, `soul_path`, `tools`,
+    `queue` and `queue_limit` are not allowed.
+    """
 
     provider: ProviderName | None = Field(
         default=None,
-        description="Who serves the model: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
+        description="The model provider: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
     )
     model: str | None = Field(
         default=None,
         min_length=1,
-        description="The provider's name of the model; of `scripted`, the script's path. Its "
-        "default is the provider's.",
+        description="The model's name at the provider. For `scripted`, the path of the script. "
+        "Defaults to the provider's default model.",
     )
     api_key: SecretSource | None = Field(
         default=None,
-        description="Where the key is: `env:NAME` or `file:PATH`. Without it, the provider's own "
-        "variable, then the credential file.",
+        description="Where to read the API key: `env:NAME` or `file:PATH`. Defaults to the "
+        "provider's usual environment variable, then the credentials file.",
     )
     base_url: Address | None = Field(
         default=None,
-        description="Where the provider is, if not at its usual place. To such a place a key is "
-        "sent only when `api_key` names it.",
+        description="The base URL of the provider's API, if not the usual one. Dodona sends an "
+        "API key to a custom URL only if `api_key` is set.",
     )
-    max_tokens: int = Field(default=4096, gt=0, description="The longest answer, in tokens.")
+    max_tokens: int = Field(
+        default=4096, gt=0, description="The maximum length of an answer, in tokens."
+    )
     temperature: float | None = Field(
         default=None,
         ge=0,
         le=2,
-        description="How much answers vary. Its default is the provider's.",
+        description="The sampling temperature. Defaults to the provider's default.",
     )
     tree: str | None = Field(
         default=None,
         min_length=1,
-        description="The path of a `.lisp` file with the tree that a run follows, instead of the "
-        "one that comes with Dodona.",
+        description="The path of a `.lisp` file with the behaviour tree to run. Defaults to the "
+        "built-in tree.",
     )
     system_prompt: str | None = Field(
         default=None,
         min_length=1,
-        description="What the agent is told instead of the prompt that comes with Dodona.",
+        description="The system prompt. Replaces the built-in prompt.",
     )
     soul_path: str | None = Field(
         default=None,
         min_length=1,
-        description="The path of a Markdown file that says who the agent is. It comes before "
-        "everything else in the prompt, and counts as soon as it is saved.",
+        description="The path of a Markdown file that describes the agent's character. Its text "
+        "is the first part of the prompt. Changes apply when the file is saved.",
     )
     tools: NonEmptyStrings | None = Field(
         default=None,
         max_length=200,
-        description="The tools that the agent may use, by name; all of them by default.",
+        description="The names of the tools the agent can use. Defaults to all tools.",
     )
     queue: Literal["queue", "collect", "interrupt"] = Field(
         default="queue",
-        description="What becomes of messages of a session that come while one is answered: "
-        "`queue` answers one after the other, `collect` answers all that wait at once, `interrupt` "
-        "cancels what runs and begins with the newest.",
+        description="How to handle messages that arrive in a session during a run. `queue` "
+        "answers them one by one, `collect` answers all waiting messages in one run, and "
+        "`interrupt` cancels the run and answers the newest message.",
     )
     queue_limit: int = Field(
         default=20,
         ge=1,
         le=1000,
-        description="How many messages of a session may wait; one more is refused.",
+        description="The maximum number of waiting messages per session. Further messages are "
+        "rejected.",
     )
     timeouts: TimeoutsSection = TimeoutsSection()
     fallback: Annotated[AgentSection, AfterValidator(_check_fallback)] | None = Field(
-        default=None, description="Who answers when this one cannot."
+        default=None, description="The model to use when this one fails."
     )
 
 
 class DefaultAgentSection(AgentSection):
-    """Who answers where no binding names another. Without `provider`, see `dodona status`."""
+    """The default agent, which answers all messages that no binding assigns to another agent.
+
+    If `provider` is not set, Dodona picks one; `dodona status` shows which.
+    """
 
     id: AgentName = Field(
-        default=DEFAULT_AGENT, description="Its name, in bindings, session keys and records."
+        default=DEFAULT_AGENT,
+        description="The agent's name in bindings, session keys and stored records.",
     )
 
 
 class BindingSection(Section):
-    """Which agent answers whom. What is not set matches anything; one of them must be set."""
+    """Assigns messages to an agent.
+
+    A binding applies to messages that match all of its keys; at least one key besides `agent_id`
+    must be set.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -268,24 +287,28 @@ class BindingSection(Section):
     )
 
     agent_id: str = Field(min_length=1, description="The agent that answers.")
-    channel: str | None = Field(default=None, min_length=1, description="Like `telegram`.")
+    channel: str | None = Field(
+        default=None, min_length=1, description="The channel, for example `telegram`."
+    )
     account_id: str | None = Field(
-        default=None, min_length=1, description="An account within the channel."
+        default=None, min_length=1, description="An account of the channel."
     )
-    peer_id: str | None = Field(default=None, min_length=1, description="A person or a group.")
+    peer_id: str | None = Field(default=None, min_length=1, description="A person or group.")
     guild_id: str | None = Field(
-        default=None, min_length=1, description="A guild or server within the channel."
+        default=None, min_length=1, description="A guild or server of the channel."
     )
-    team_id: str | None = Field(default=None, min_length=1, description="A team within a guild.")
+    team_id: str | None = Field(default=None, min_length=1, description="A team of the guild.")
 
 
 class PluginSection(Section):
-    """A tool or a channel of your own, in WebAssembly. Nothing uses this section yet."""
+    """A custom tool or channel in WebAssembly. Reserved: this section has no effect yet."""
 
-    name: Name = Field(description="Its name, unlike those of other plugins and tools.")
-    path: str = Field(min_length=1, description="The path of its `.wasm` file.")
+    name: Name = Field(
+        description="The plugin's name. It must differ from other plugins and built-in tools."
+    )
+    path: str = Field(min_length=1, description="The path of the `.wasm` file.")
     type: Literal["tool", "channel"] = Field(
-        default="tool", description="Is it a tool, or does it bring messages of a channel?"
+        default="tool", description="`tool` adds a tool, `channel` a source of messages."
     )
     capabilities: Annotated[
         tuple[Annotated[str, AfterValidator(_check_capability), _pattern_schema(_CAPABILITY)], ...],
@@ -293,373 +316,399 @@ class PluginSection(Section):
     ] = Field(
         default=(),
         max_length=100,
-        description="What it may reach, and nothing else: `http:HOST`, `store:NAME`, "
-        "`function:NAME`.",
+        description="The resources the plugin can access: `http:HOST`, `store:NAME` or "
+        "`function:NAME`. It can access nothing else.",
     )
     description: str | None = Field(
-        default=None, min_length=1, description="For people; else it tells by itself."
+        default=None,
+        min_length=1,
+        description="A description for users. Defaults to the plugin's own.",
     )
 
 
 class McpServerSection(Section):
-    """A server of tools, NAME is your own. Nothing uses this section yet."""
+    """An MCP server under a name that you choose. Reserved: this section has no effect yet."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": ["url"]}, {"required": ["command"]}]}
     )
 
     url: Address | None = Field(
-        default=None, description="Where it is; this or `command` must be set."
+        default=None, description="The server's URL. Set either this or `command`."
     )
     headers: Mapping[
         Annotated[str, AfterValidator(_check_header), _pattern_schema(_HEADER)], TextOrSource
     ] = Field(
         default={},
-        description="What is sent along to `url`. A secret is named: `env:NAME` or `file:PATH`.",
+        description="HTTP headers to send to `url`. Write a secret as `env:NAME` or `file:PATH`.",
     )
     command: str | None = Field(
-        default=None, min_length=1, description="The program that is started."
+        default=None, min_length=1, description="The program that starts the server."
     )
     args: NonEmptyStrings = Field(
-        default=(), max_length=200, description="What `command` is called with."
+        default=(), max_length=200, description="The arguments of `command`."
     )
     env: Mapping[
         Annotated[str, AfterValidator(_check_variable), _pattern_schema(_VARIABLE)], TextOrSource
     ] = Field(
         default={},
-        description="Variables for `command`. A secret is named: `env:NAME` or `file:PATH`.",
+        description="Environment variables for `command`. Write a secret as `env:NAME` or "
+        "`file:PATH`.",
     )
     timeout_seconds: float = Field(
-        default=60.0, gt=0, le=3600, description="How long a call may take."
+        default=60.0, gt=0, le=3600, description="The timeout of a tool call, in seconds."
     )
 
 
 class EngineSection(Section):
-    """What hands out runs and wakes them."""
+    """The engine that schedules and resumes runs."""
 
     kind: Annotated[Literal["local"], BeforeValidator(_check_engine)] = Field(
-        default="local", description="`local`: this process."
+        default="local", description="`local` executes runs in this process."
     )
 
 
 class StoreSection(Section):
-    """Where everything is kept."""
+    """The database that holds all data."""
 
     url: str | None = Field(
         default=None,
         min_length=1,
-        description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. By default "
-        "`dodona.db` in Dodona's folder.",
+        description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Defaults to "
+        "`dodona.db` in the Dodona folder.",
     )
     password: SecretSource | None = Field(
-        default=None, description="Where PostgreSQL's password is: `env:NAME` or `file:PATH`."
+        default=None,
+        description="Where to read the PostgreSQL password: `env:NAME` or `file:PATH`.",
     )
     durability: Literal["full", "normal"] = Field(
         default="full",
-        description="`full`: what was acknowledged survives a power loss. `normal`: it survives "
-        "the end of the process, and writes are cheaper.",
+        description="With `full`, acknowledged writes survive a power loss. With `normal`, they "
+        "survive a process crash but not a power loss; writes are faster.",
     )
 
 
 class GatewaySection(Section):
-    """Where `dodona up` listens, to whom, and how much callers may do.
+    """The address `dodona up` listens on, and the limits for clients.
 
-    What is not an address of this machine alone needs tokens: see the guide on letting others in.
-    The operator, who comes from this machine without a token, has no rate.
+    Requests from other machines need a token: see the guide on giving others access. The local
+    operator (a client on this machine without a token) is exempt from rate limits, but not from
+    global limits.
     """
 
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="The address to listen at. One that others can reach needs a token.",
+        description="The address to listen on. If other machines can reach it, all requests need "
+        "a token.",
     )
     port: int = Field(
-        default=7200, ge=0, le=65535, description="The port; 0 takes one that is free."
+        default=7200, ge=0, le=65535, description="The port to listen on. 0 picks a free port."
     )
     hosts: Annotated[NonEmptyStrings, AfterValidator(_check_host_names)] = Field(
         default=(),
         max_length=100,
-        description="Names by which others come, as browsers send them: `NAME`, or `NAME:PORT`. "
-        "Whoever comes by one of them needs a token.",
+        description="Host names, besides the listening address, that clients use in the `Host` "
+        "header: `NAME` or `NAME:PORT`. Requests to these hosts need a token.",
     )
     proxies: Annotated[NonEmptyStrings, AfterValidator(_check_addresses)] = Field(
         default=(),
         max_length=100,
-        description="Addresses of your proxies. They are believed when they say in "
-        "`X-Forwarded-For` for whom they ask, so that limits count the right address.",
+        description="IP addresses of trusted reverse proxies. Dodona takes the client address "
+        "from their `X-Forwarded-For` header, so that limits apply to the real client.",
     )
     token_rate: int = Field(
         default=_DEFAULT_LIMITS.token_rate,
         ge=1,
         le=MAX_LIMIT,
-        description="Requests of a token, a minute.",
+        description="Maximum requests per token per minute.",
     )
     address_rate: int = Field(
         default=_DEFAULT_LIMITS.address_rate,
         ge=1,
         le=MAX_LIMIT,
-        description="Requests of an address, a minute.",
+        description="Maximum requests per client address per minute.",
     )
     connections: int = Field(
         default=_DEFAULT_LIMITS.connections,
         ge=1,
         le=MAX_LIMIT,
-        description="Connections of all together; never more than this process may open files.",
+        description="Maximum open connections in total. The process's limit of open files also "
+        "applies.",
     )
     address_connections: int = Field(
         default=_DEFAULT_LIMITS.address_connections,
         ge=1,
         le=MAX_LIMIT,
-        description="Connections of an address that is neither this machine nor a proxy.",
+        description="Maximum open connections per client address. Does not apply to this machine "
+        "and to proxies.",
     )
     in_flight: int = Field(
         default=_DEFAULT_LIMITS.in_flight,
         ge=1,
         le=MAX_LIMIT,
-        description="Requests of all together that are answered at once, streams among them.",
+        description="Maximum concurrent requests in total, including streams.",
     )
     user_in_flight: int = Field(
         default=_DEFAULT_LIMITS.user_in_flight,
         ge=1,
         le=MAX_LIMIT,
-        description="Requests of a user that are answered at once.",
+        description="Maximum concurrent requests per user.",
     )
     user_runs: int = Field(
         default=_DEFAULT_LIMITS.user_runs,
         ge=1,
         le=MAX_LIMIT,
-        description="Runs of a user that wait or go on.",
+        description="Maximum queued and running runs per user.",
     )
     auth_failures: int = Field(
         default=_DEFAULT_LIMITS.auth_failures,
         ge=1,
         le=MAX_LIMIT,
-        description="Wrong tokens of an address, a minute; then none that is new is looked at.",
+        description="Failed logins per address per minute before a cooldown.",
     )
     cooldown: float = Field(
         default=_DEFAULT_LIMITS.cooldown,
         gt=0,
         le=86_400,
-        description="For so many seconds.",
+        description="The cooldown after too many failed logins, in seconds. Tokens that were "
+        "accepted before still work during it.",
     )
 
 
 class AuditSection(Section):
-    """The log of who was turned away, and who changed what."""
+    """The audit log of denied requests and administrative changes."""
 
     kept_days: int = Field(
-        default=365, ge=1, le=36_500, description="After so long entries are deleted."
+        default=365, ge=1, le=36_500, description="Days after which entries are deleted."
     )
 
 
 class VaultSection(Section):
-    """Where the notes are that answers come from."""
+    """The Markdown notes that agents search."""
 
     path: str | None = Field(
         default=None,
         min_length=1,
-        description="A folder of Markdown files, for projects that name none. By default `vault` "
-        "in Dodona's folder.",
+        description="The folder of notes, for projects that do not set their own. Defaults to "
+        "`vault` in the Dodona folder.",
     )
 
 
 class CodeSection(Section):
-    """Where the code is that answers come from."""
+    """The source code that agents search."""
 
     paths: NonEmptyStrings = Field(
         default=(),
         max_length=20,
-        description="Folders of code, for the project `default` unless it names its own. Their "
-        "`.gitignore` is obeyed.",
+        description="Source folders for the project `default`, unless it sets its own. Files "
+        "matched by `.gitignore` are skipped.",
     )
     max_file_kb: int = Field(
-        default=1024, ge=1, le=51_200, description="Larger files are not indexed."
+        default=1024,
+        ge=1,
+        le=51_200,
+        description="The maximum file size, in kB. Larger files are not indexed.",
     )
     embeddings: bool = Field(
         default=False,
-        description="Also rank by meaning. Needs `pip install dodona[embeddings]` and a model: see "
-        "the guide on code.",
+        description="Also rank results by meaning. Requires `pip install dodona[embeddings]` and "
+        "an embedding model: see the guide on code.",
     )
 
 
 class WebSection(Section):
-    """What an agent may do on the web."""
+    """Web search and web access of agents."""
 
     search: Literal["none", "searxng", "brave", "duckduckgo"] = Field(
-        default="none", description="Who answers web_search."
+        default="none", description="The search engine behind the tool `web_search`."
     )
     searxng_url: Address | None = Field(
-        default=None, description="Where your SearXNG is; it may be on this machine."
+        default=None,
+        description="The URL of your SearXNG server, which can run on this machine.",
     )
     brave_api_key: SecretSource | None = Field(
         default=None,
-        description="Where the key of Brave's search is: `env:NAME` or `file:PATH`. Without it, "
-        "`BRAVE_API_KEY`.",
+        description="Where to read the Brave Search API key: `env:NAME` or `file:PATH`. Defaults "
+        "to the environment variable `BRAVE_API_KEY`.",
     )
-    fetch: bool = Field(default=True, description="May pages be fetched at all?")
+    fetch: bool = Field(default=True, description="Allow agents to fetch web pages.")
     timeout_seconds: float = Field(
-        default=20.0, gt=0, le=120, description="How long a page or a search may take."
+        default=20.0, gt=0, le=120, description="The timeout of a fetch or search, in seconds."
     )
     max_kb: int = Field(
-        default=2048, ge=1, le=51_200, description="Of a page no more than this is read."
+        default=2048,
+        ge=1,
+        le=51_200,
+        description="The maximum size of a page, in kB. The rest of a larger page is not read.",
     )
-    robots: bool = Field(default=True, description="Leave pages alone whose robots.txt asks so.")
+    robots: bool = Field(default=True, description="Obey `robots.txt`.")
     allow: NonEmptyStrings = Field(
         default=(),
         max_length=100,
-        description="Hosts, or `host:port`, that may be fetched though they are on this machine or "
-        "in your own network.",
+        description="Hosts (`HOST` or `HOST:PORT`) on this machine or the local network that "
+        "agents can fetch. All other local addresses are blocked.",
     )
     hold_effects: bool = Field(
         default=True,
-        description="After text from the web has entered a run: ask before calls that cannot be "
-        "taken back, and fetch only addresses that you typed or a search returned.",
+        description="After a run has read text from the web, require approval for irreversible "
+        "tool calls, and fetch only URLs that you typed or a search returned.",
     )
 
 
 class LibrarianSection(Section):
-    """The agent that the Oracle hands work to."""
+    """The librarian, a subagent that the Oracle delegates work to."""
 
     summarise: bool = Field(
         default=True,
-        description="Let it sum up tool results that are too large to read as they are.",
+        description="Summarise tool results that are too large for the context.",
     )
 
 
 class SubscribersSection(Section):
-    """Who makes notices of events."""
+    """Subscribers, which turn events into notices for the model."""
 
     folder: str | None = Field(
         default=None,
-        description="Where your own are, beside the shipped ones; `subscribers` in Dodona's folder "
-        "by default.",
+        description="The folder of your subscribers, which add to the built-in ones. Defaults to "
+        "`subscribers` in the Dodona folder.",
     )
 
 
 class RulesSection(Section):
-    """What shall happen when something happens."""
+    """Rules, which run actions when events occur."""
 
     folder: str | None = Field(
         default=None,
-        description="Where your own are, beside the shipped ones; `rules` in Dodona's folder by "
-        "default. Trees that they run are in `trees` beside it.",
+        description="The folder of your rules, which add to the built-in ones. Defaults to "
+        "`rules` in the Dodona folder. Trees that rules run are in the sibling folder `trees`.",
     )
     packs: str | None = Field(
         default=None,
-        description="Where packs of rules are; `packs` in Dodona's folder by default.",
+        description="The folder of rule packs. Defaults to `packs` in the Dodona folder.",
     )
 
 
 class ApprovalsSection(Section):
-    """Calls of tools that a person must allow."""
+    """Tool calls that require a person's approval."""
 
     timeout_seconds: float = Field(
         default=600.0,
         gt=0,
         le=604_800,
-        description="After so long without an answer a call is refused.",
+        description="Seconds to wait for an answer. After that, the call is denied.",
     )
 
 
 class ContextSection(Section):
-    """What a conversation remembers."""
+    """The conversation history that each question includes."""
 
     idle_minutes: int = Field(
         default=1440,
         ge=1,
         le=525_600,
-        description="After so long without a question the next one begins a new conversation.",
+        description="Minutes of inactivity after which the next question starts a new "
+        "conversation.",
     )
     token_budget: int = Field(
         default=DEFAULT_TOKEN_BUDGET,
         ge=TOKEN_BUDGET_BOUNDS[0],
         le=TOKEN_BUDGET_BOUNDS[1],
-        description="How many tokens of what was said before a question takes along.",
+        description="The maximum number of tokens of earlier messages in a prompt.",
     )
     compress: bool = Field(
         default=True,
-        description="Sum up older exchanges when the budget is nearly used. They stay in the tree.",
+        description="Summarise older exchanges when the token budget is nearly used. The "
+        "conversation tree keeps the originals.",
     )
 
 
 class BudgetSection(Section):
-    """The most that may be spent; without a number there is no ceiling.
+    """A spending limit. A key that is not set has no limit.
 
-    A plain number in its place, as in `daily = 500000`, is `tokens`.
+    A plain number instead of a section, such as `daily = 500000`, sets `tokens`.
     """
 
     shorthand_key: ClassVar[str] = "tokens"
 
     tokens: int | None = Field(
-        default=None, ge=0, le=MAX_CEILING_TOKENS, description="Read and written together."
+        default=None, ge=0, le=MAX_CEILING_TOKENS, description="Input and output tokens together."
     )
     usd: float | None = Field(
         default=None,
         ge=0,
         le=MAX_CEILING_USD,
-        description="US dollars. Models whose price nobody knows are not called then.",
+        description="Cost in US dollars. With this limit, models without a known price are not "
+        "called.",
     )
 
 
 class BudgetsSection(Section):
-    """Ceilings that no call may pass. Days and months are those of UTC, over all users."""
+    """Spending limits. A model call that would exceed one is refused.
+
+    Days and months are in UTC, and count all users together.
+    """
 
     session: BudgetSection = Field(
-        default=BudgetSection(), description="Each session, from its beginning."
+        default=BudgetSection(), description="Limit per session, for its whole lifetime."
     )
     agent: BudgetSection = Field(
-        default=BudgetSection(), description="Each agent, from the beginning."
+        default=BudgetSection(), description="Limit per agent, for all time."
     )
     user: BudgetSection = Field(
-        default=BudgetSection(), description="Each user, from the beginning."
+        default=BudgetSection(), description="Limit per user, for all time."
     )
-    daily: BudgetSection = Field(default=BudgetSection(), description="All of a day.")
-    monthly: BudgetSection = Field(default=BudgetSection(), description="All of a month.")
+    daily: BudgetSection = Field(default=BudgetSection(), description="Limit per day.")
+    monthly: BudgetSection = Field(default=BudgetSection(), description="Limit per month.")
 
 
 class PriceSection(Section):
-    """US dollars per million tokens. NAME is a model, or a provider and its model: `x/y`.
+    """Prices of a model, in US dollars per million tokens.
 
-    These come before the prices that Dodona knows.
+    NAME is `MODEL` or `PROVIDER/MODEL`. These prices override the built-in ones.
     """
 
-    input: float = Field(ge=0, description="For what the model reads.")
-    output: float = Field(ge=0, description="For what it writes.")
+    input: float = Field(ge=0, description="Price of input tokens.")
+    output: float = Field(ge=0, description="Price of output tokens.")
     cache_read: float | None = Field(
-        default=None, ge=0, description="For what it reads from its cache; else as `input`."
+        default=None,
+        ge=0,
+        description="Price of input tokens read from the prompt cache. Defaults to `input`.",
     )
     cache_write: float | None = Field(
-        default=None, ge=0, description="For what it puts there; else as `input`."
+        default=None,
+        ge=0,
+        description="Price of input tokens written to the prompt cache. Defaults to `input`.",
     )
 
 
 class LoggingSection(Section):
-    """What is written to standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least that is written."
+        default="info", description="The minimum level to log."
     )
     format: Literal["auto", "text", "json"] = Field(
-        default="auto", description="`auto` is text on a terminal, JSON elsewhere."
+        default="auto", description="`auto` writes text to a terminal and JSON elsewhere."
     )
 
 
 class Settings(Section):
+    """All settings of the config file."""
+
     agent: DefaultAgentSection = Field(
-        default=DefaultAgentSection(), description="The agent that answers by default."
+        default=DefaultAgentSection(), description="The default agent."
     )
     agents: Mapping[AgentName, AgentSection] = Field(
-        default={}, description="Other agents, by name."
+        default={}, description="Additional agents, by name."
     )
     bindings: Annotated[tuple[BindingSection, ...], Strict(strict=False)] = Field(
-        default=(), max_length=200_000, description="Who is answered by which agent."
+        default=(), max_length=200_000, description="Which agent answers which messages."
     )
     plugins: Annotated[tuple[PluginSection, ...], Strict(strict=False)] = Field(
-        default=(), max_length=1000, description="Tools and channels of your own."
+        default=(), max_length=1000, description="Custom tools and channels."
     )
-    mcp: Mapping[Name, McpServerSection] = Field(
-        default={}, description="Servers of tools, by name."
-    )
+    mcp: Mapping[Name, McpServerSection] = Field(default={}, description="MCP servers, by name.")
     engine: EngineSection = EngineSection()
     store: StoreSection = StoreSection()
     gateway: GatewaySection = GatewaySection()

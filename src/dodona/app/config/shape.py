@@ -1,4 +1,4 @@
-"""The settings as a tree of names: what is known at a path, and of which type."""
+"""The shape of the settings: which keys exist, and the type at each path."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ fields = SHAPE.fields
 
 
 def is_list_of_sections(path: KeyPath) -> bool:
-    """Is it written as `[[path]]`?"""
+    """Whether the setting is a list of sections, written as `[[path]]`."""
     return section_type(element_type(at(path))) is not None
 
 
 def is_secret(path: KeyPath) -> bool:
-    """Does the setting at this path say where a secret is, or may it?"""
-    found = at(path)
-    kinds = (found, *get_args(found))
+    """Whether the setting refers to a secret, or may do so."""
+    annotation = at(path)
+    kinds = (annotation, *get_args(annotation))
     return SecretSource in kinds or TextOrSource in kinds

@@ -1,4 +1,4 @@
-"""The address of the store as the store takes it, its password in it and hidden from now on."""
+"""Resolves the store's URL, with its password, and registers the password for redaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PASSWORD_KEY = ("store", "password")
 
 
 def store_url(config: Config, credentials: Credentials) -> str:
-    """An absolute path, or `postgresql://…`."""
+    """Return the store's location: an absolute path, or a `postgresql://` URL."""
     store = config.settings.store
     if store.url is None:
         return str(config.home / "dodona.db")
@@ -20,7 +20,7 @@ def store_url(config: Config, credentials: Credentials) -> str:
     if not separator:
         return str(config.resolve(store.url, _URL_KEY).absolute())
     if scheme == "sqlite":
-        # One slash ends the host, which there is none: the path is relative after it.
+        # The slash after the empty host is not part of the path: `sqlite:///x` is relative.
         return str(config.resolve(rest.removeprefix("/"), _URL_KEY).absolute())
     if store.password:
         secret = credentials.resolve(store.password, _PASSWORD_KEY)
@@ -36,10 +36,10 @@ def _with_password(rest: str, password: str) -> str:
 
 
 def _find_passwords(rest: str) -> list[str]:
-    """Those in an address that came from the environment: the file may hold none."""
+    """Return the passwords in a URL. Only one from the environment can have any."""
     address, _, query = rest.partition("?")
     user, _, _ = address.rpartition("@")
     parameters = (part.partition("=") for part in query.split("&"))
-    written = [user.partition(":")[2]]
-    written += [value for name, _, value in parameters if name == "password"]
-    return [form for password in written if password for form in (unquote(password), password)]
+    passwords = [user.partition(":")[2]]
+    passwords += [value for name, _, value in parameters if name == "password"]
+    return [form for password in passwords if password for form in (unquote(password), password)]

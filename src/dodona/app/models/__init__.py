@@ -1,1 +1,1 @@
-"""Which model answers: selection, credentials and setup."""
+"""Models of agents: selection, credentials and setup."""

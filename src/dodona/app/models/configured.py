@@ -1,4 +1,4 @@
-"""The models of a config, for each of its agents; each is made once, when it is first asked for."""
+"""The models of each configured agent. Each model is built once, on first use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dodona.models.catalogue.catalogue import model_facts
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
-MAX_NAMED_MODELS: Final = 64  # names come with requests
+MAX_NAMED_MODELS: Final = 64  # per agent; clients choose the names, so the cache is bounded
 
 
 @dataclass(frozen=True, slots=True)
 class AgentModels:
-    """One agent's: the model that was chosen for it, and those that somebody named since."""
+    """The models of one agent: its default, and those that requests named."""
 
     agent: AgentSection
     default: ChosenModel
@@ -29,7 +29,7 @@ class AgentModels:
 
 
 class ConfiguredModels:
-    """A `Models`. `choices` are those of the agents, by name; the empty name is [agent]."""
+    """A `Models` for the configured agents, by name; the section [agent] has the empty name."""
 
     def __init__(self, *, http: HttpPool, redactor: Redactor, counter: TokenCounter) -> None:
         self._http = http
@@ -42,7 +42,7 @@ class ConfiguredModels:
     def build(
         self, settings: Settings, choices: Mapping[str, ModelChoice]
     ) -> dict[str, AgentModels]:
-        """What was chosen for each agent, to be taken. It blocks, and loads vocabularies."""
+        """Build the chosen model of each agent, for `apply`. Blocks: it loads vocabularies."""
         agents: Mapping[str, AgentSection] = {"": settings.agent, **settings.agents}
         return {
             name: AgentModels(agents[name], self._build_chosen(choice, agents[name]))
@@ -52,21 +52,21 @@ class ConfiguredModels:
     def apply(
         self, built: Mapping[str, AgentModels], selector: ModelSelector, *, default: str
     ) -> None:
-        """Use these from now on; `default` is the name of [agent]."""
+        """Use these models from now on. `default` is the name of the agent in [agent]."""
         self._agents, self._selector, self._default = built, selector, default
 
     async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
-        whose = "" if agent == self._default else agent
-        of = self._agents.get(whose)
-        if of is None:
+        agent_name = "" if agent == self._default else agent
+        models = self._agents.get(agent_name)
+        if models is None:
             raise NotFound(f"there is no agent {agent!r:.80}.")
-        if not name or name == of.default.model.name:
-            return of.default
-        if name not in of.named:
-            if len(of.named) >= MAX_NAMED_MODELS:
-                of.named.clear()
-            of.named[name] = await self._choose_named(name, whose, of)
-        return of.named[name]
+        if not name or name == models.default.model.name:
+            return models.default
+        if name not in models.named:
+            if len(models.named) >= MAX_NAMED_MODELS:
+                models.named.clear()
+            models.named[name] = await self._choose_named(name, agent_name, models)
+        return models.named[name]
 
     async def _choose_named(self, name: str, agent_name: str, models: AgentModels) -> ChosenModel:
         assert self._selector is not None
@@ -74,7 +74,7 @@ class ConfiguredModels:
             choice = await self._selector.choose_model(name, agent_name=agent_name)
             return await asyncio.to_thread(self._build_chosen, choice, models.agent)
         except ConfigError as error:
-            # Whoever asked must act, not the operator.
+            # The client must act, not the operator.
             raise NotFound(
                 f"model {name!r:.80} cannot be used: {error.message}", hint=error.hint
             ) from error
@@ -82,7 +82,8 @@ class ConfiguredModels:
     def _build_chosen(self, choice: ModelChoice, agent: AgentSection) -> ChosenModel:
         chain = tuple(choice.chain())
         for link in chain:
-            self._counter.count("warm", link.model)  # else a loop stands still for it one day
+            # Load the vocabulary now: later it would block the event loop.
+            self._counter.count("warm", link.model)
         others = chain[1:]
         return ChosenModel(
             model=build_model(

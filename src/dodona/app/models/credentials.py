@@ -1,7 +1,7 @@
-"""Keys of providers: from where the config says, the environment, or credential files.
+"""Reads provider keys from the configured source, the environment or credentials files.
 
-A credential file is `credentials/PROVIDER` in Dodona's folder. It holds the key alone, and only
-its owner may read it. Whatever is found here is hidden by the redactor before anyone sees it.
+A credentials file is `credentials/PROVIDER` in the Dodona folder. It contains only the key, and
+only its owner can read it. Every secret read here is registered for redaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dodona.net.redactor import Redactor
 
 
 class Secret:
-    """Wherever it is printed it shows its source; only `reveal` gives the value."""
+    """A secret that prints as its source. Only `reveal` returns the value."""
 
     __slots__ = ("_value", "source")
 
@@ -28,6 +28,7 @@ class Secret:
         self.source = source
 
     def reveal(self) -> str:
+        """Return the secret value."""
         return self._value
 
     def __repr__(self) -> str:
@@ -38,13 +39,15 @@ MAX_KEY_LENGTH = 8_192  # characters
 
 
 class Credentials:
+    """Finds secrets, and registers each for redaction."""
+
     def __init__(self, config: Config, environment: Mapping[str, str], redactor: Redactor) -> None:
         self._config = config
         self._environment = environment
         self._redactor = redactor
 
     def resolve(self, source: str, path: KeyPath) -> Secret:
-        """The secret that the setting at `path` names by `env:NAME` or `file:PATH`."""
+        """Return the secret at `source`, which the setting at `path` names."""
         kind, _, name = source.partition(":")
         where = self._config.origins.of(path)
         if kind == "env":
@@ -57,28 +60,30 @@ class Credentials:
         file = self._config.resolve(name, path)
         value = _read_key_file(file, is_explicit=True)
         if value is None:
-            raise ConfigError(f"there is no file {file}.", where=where, hint="Write the key to it.")
+            raise ConfigError(
+                f"the file {file} does not exist.", where=where, hint="Write the key to it."
+            )
         return self.register(value, str(file))
 
     def of_provider(self, provider: str) -> Secret | None:
-        """The provider's key: in the environment, else in its credential file."""
+        """Return the provider's key from the environment or its credentials file."""
         return self.from_environment(provider) or self.from_file(provider)
 
     def from_environment(self, provider: str) -> Secret | None:
-        """The key in the first of the provider's variables that is set."""
+        """Return the key in the first of the provider's variables that is set."""
         for name in PROVIDERS[provider].key_env:
             if value := self._environment.get(name, "").strip():
                 return self.register(value, name)
         return None
 
     def from_file(self, provider: str) -> Secret | None:
-        """The key in the provider's credential file."""
+        """Return the key in the provider's credentials file."""
         file = self.file_of(provider)
         value = _read_key_file(file, is_explicit=False)
         return None if value is None else self.register(value, str(file))
 
     def file_of(self, provider: str) -> Path:
-        """Where the provider's credential file is, or would be."""
+        """Return the path of the provider's credentials file. It may not exist."""
         return self.folder / provider
 
     @property
@@ -86,18 +91,18 @@ class Credentials:
         return self._config.home / "credentials"
 
     def register(self, value: str, source: str) -> Secret:
-        """A secret from now on, wherever it came from."""
+        """Validate a secret and register it for redaction."""
         if not value.isprintable() or len(value) > MAX_KEY_LENGTH:
             raise ConfigError(
-                f"{source} holds more than one line, or characters that no key has.",
-                hint="Keep the key alone in it.",
+                f"{source} contains more than one line, or characters that are invalid in a key.",
+                hint="It must contain only the key.",
             )
         self._redactor.add(source, value)
         return Secret(value, source=source)
 
 
 def _read_key_file(file: Path, *, is_explicit: bool) -> str | None:
-    """What the file holds; None when there is none."""
+    """Return the key in the file, or None if the file does not exist."""
     try:
         with file.open("rb") as opened:
             _check_permissions(file, opened.fileno(), is_explicit=is_explicit)
@@ -106,9 +111,9 @@ def _read_key_file(file: Path, *, is_explicit: bool) -> str | None:
         return None
     except OSError as error:
         raise ConfigError(
-            f"the key cannot be read: {error.strerror}.",
+            f"cannot read the key: {error.strerror}.",
             where=SourceLocation(str(file)),
-            hint="It must be a file that you may read.",
+            hint="It must be a file that you can read.",
         ) from error
     text = raw.decode(errors="surrogateescape").strip()
     if not text:
@@ -119,24 +124,24 @@ def _read_key_file(file: Path, *, is_explicit: bool) -> str | None:
 
 
 def _check_permissions(file: Path, descriptor: int, *, is_explicit: bool) -> None:
-    """A key is its owner's alone.
+    """Raise if other users can read the key file.
 
-    A file that the config names may be a secret that the system mounted: those belong to someone
-    else or cannot be changed, and are as open as whoever mounted them wanted.
+    A file that the config names may be a mounted secret (owned by another user, or read-only):
+    the system that mounts it controls its permissions.
     """
-    found = os.fstat(descriptor)
-    is_ours = found.st_uid == os.geteuid()
+    status = os.fstat(descriptor)
+    is_ours = status.st_uid == os.geteuid()
     if is_explicit and (not is_ours or os.fstatvfs(descriptor).f_flag & os.ST_RDONLY):
         return
     if not is_ours:
         raise ConfigError(
-            "the file belongs to someone else.",
+            "the file belongs to another user.",
             where=SourceLocation(str(file)),
-            hint=f"Make it yours: chown {os.geteuid()} {file}",
+            hint=f"Change its owner: chown {os.geteuid()} {file}",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise ConfigError(
-            f"others may read or change this file (mode {stat.S_IMODE(found.st_mode):04o}).",
+            f"other users can access this file (mode {stat.S_IMODE(status.st_mode):04o}).",
             where=SourceLocation(str(file)),
-            hint=f"Keep it to yourself: chmod 600 {file}",
+            hint=f"Restrict it: chmod 600 {file}",
         )

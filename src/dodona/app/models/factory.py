@@ -1,4 +1,4 @@
-"""Makes what settings describe: the model that was chosen, and the list of prices."""
+"""Builds models, spending ceilings and the price list from settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from dodona.net.redactor import Redactor
 def build_model(
     choice: ModelChoice, *, http: HttpPool, redactor: Redactor, counter: TokenCounter
 ) -> Model:
-    """One model for the whole chain, with retries; calls that come as text are found in it.
+    """Build one model for the whole fallback chain, with retries and parsing of text tool calls.
 
-    Nothing is sent yet; of a scripted model the file is read.
+    Sends no request. Reads the file of a scripted model.
     """
     return FallbackModel([_build_single(link, http, redactor, counter) for link in choice.chain()])
 
@@ -50,7 +50,7 @@ def _build_single(
 
 
 def ceilings(settings: Settings) -> Ceilings:
-    """What may be spent."""
+    """Return the spending ceilings of the settings."""
 
     def ceiling(budget: BudgetSection) -> Ceiling:
         return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
@@ -59,7 +59,7 @@ def ceilings(settings: Settings) -> Ceilings:
 
 
 def price_list(settings: Settings) -> Prices:
-    """What calls cost, the config's own prices first."""
+    """Return the price list. Prices in the config override the built-in ones."""
     return Prices(
         {
             model: Price(**{k: Decimal(str(v)) for k, v in price if v is not None})

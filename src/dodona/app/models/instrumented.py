@@ -1,4 +1,4 @@
-"""Models whose calls are counted: how they went, what they used, how soon they began to answer."""
+"""Wraps models to record metrics of each call: outcome, usage, cost and latency."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dodona.telemetry.metrics import Metrics
 
 
 class InstrumentedModels:
-    """The models of another `Models`, each of whose calls is counted."""
+    """A `Models` that records metrics for the models of another."""
 
     def __init__(self, models: Models, metrics: Metrics, prices: Prices) -> None:
         self._models = models
@@ -39,7 +39,7 @@ class InstrumentedModels:
 
 
 class InstrumentedModel:
-    """A `Model` around another."""
+    """A `Model` that records metrics for another."""
 
     def __init__(self, model: Model, metrics: Metrics, prices: Prices) -> None:
         self._model = model
@@ -54,12 +54,12 @@ class InstrumentedModel:
 
     @asynccontextmanager
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
-        began = perf_counter()
+        started_at = perf_counter()
         call: _InstrumentedStream | None = None
-        outcome = "cancelled"  # whoever leaves without an end has seen enough
+        outcome = "cancelled"  # if the consumer leaves before the end
         try:
             async with self._model.stream(request) as stream:
-                call = _InstrumentedStream(stream, began, self)
+                call = _InstrumentedStream(stream, started_at, self)
                 yield call
         except ProviderError as error:
             outcome = error.kind.value
@@ -72,34 +72,35 @@ class InstrumentedModel:
                 self._record_call(
                     self.provider, self.name, outcome, call.usage if call else Usage()
                 )
-            self._metrics.model_seconds.observe(perf_counter() - began, *self._labels)
+            self._metrics.model_seconds.observe(perf_counter() - started_at, *self._labels)
 
     def record_answer(self, done: Done) -> None:
-        """Whoever answered, after those who could not."""
+        """Record the call that succeeded, and the failed attempts before it."""
         for each in done.attempts:
             self._record_call(each.provider, each.model, "failed", each.usage)
-        # Wires answer with longer names than those that were asked for.
+        # Providers return longer model names than requested: record the requested one.
         is_ours = done.provider == self.provider and not done.attempts
         self._record_call(done.provider, self.name if is_ours else done.model, "ok", done.usage)
 
     def record_first_token(self, started_at: float) -> None:
+        """Record the time to the first token."""
         self._metrics.first_token_seconds.observe(perf_counter() - started_at, *self._labels)
 
     def _record_call(self, provider: str, name: str, outcome: str, usage: Usage) -> None:
-        measures = self._metrics
-        labels = measures.model_labels(provider, name)
-        measures.model_calls.add(*labels, outcome)
+        metrics = self._metrics
+        labels = metrics.model_labels(provider, name)
+        metrics.model_calls.add(*labels, outcome)
         for kind, tokens in _tokens_by_kind(usage).items():
             if tokens > 0:
-                measures.model_tokens.add(*labels, kind, by=tokens)
+                metrics.model_tokens.add(*labels, kind, by=tokens)
         if has_no_usage(usage):
             return
         now = datetime.now(UTC)
         cost = self._prices.cost(usage, provider=provider, model=name, at=now)
         if cost is None:
-            measures.model_unpriced.add(*labels)
+            metrics.model_unpriced.add(*labels)
         else:
-            measures.model_cost.add(*labels, by=float(cost))
+            metrics.model_cost.add(*labels, by=float(cost))
 
 
 def _tokens_by_kind(usage: Usage) -> dict[str, int]:
@@ -113,7 +114,7 @@ def _tokens_by_kind(usage: Usage) -> dict[str, int]:
 
 
 class _InstrumentedStream:
-    """The stream of one call, as it passes."""
+    """The stream of one call, passed through unchanged."""
 
     def __init__(self, stream: ModelStream, started_at: float, model: InstrumentedModel) -> None:
         self._stream = stream

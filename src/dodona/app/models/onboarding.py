@@ -1,5 +1,6 @@
-"""Sets up who answers: the config names the provider, and a file that only its owner may read holds
-the key. Both are written, or neither is.
+"""Sets up a provider: writes it to the config file, and its key to a private file.
+
+Either both files are written or neither.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _AGENT_PATH: Final = ("agent",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnboardingRequest:
-    """Who shall answer. Of the key, itself or `source`: `env:NAME` or `file:PATH`."""
+    """The provider to set up, with its key or a `key_source`: `env:NAME` or `file:PATH`."""
 
     provider: str
     model: str | None = None
@@ -50,7 +51,7 @@ class OnboardingRequest:
 
 @dataclass(frozen=True, slots=True)
 class OnboardingResult:
-    """What came of it, for people; `key` is where the key is."""
+    """The result, for display. `key` is the location of the key, not the key."""
 
     provider: str
     model: str | None
@@ -60,7 +61,7 @@ class OnboardingResult:
 
 
 class Onboarding:
-    """Knows what is set up already."""
+    """Sets up the provider of the default agent, based on the current config file."""
 
     def __init__(
         self, environment: Mapping[str, str], file: Path | None, redactor: Redactor
@@ -75,17 +76,17 @@ class Onboarding:
             table = read_document(
                 self._file, label="the config file", max_bytes=MAX_CONFIG_BYTES
             ).table
-            found = table.get("agent")
-            self._agent = found if is_table(found) else {}
+            agent = table.get("agent")
+            self._agent = agent if is_table(agent) else {}
 
     @property
     def provider(self) -> str | None:
-        """Who answers now, as far as the file says it."""
-        found = self._agent.get("provider")
-        return found if isinstance(found, str) else None
+        """The provider that the config file sets, if any."""
+        provider = self._agent.get("provider")
+        return provider if isinstance(provider, str) else None
 
     def key_location(self, provider: str) -> str:
-        """Where a key of the provider is already; empty when there is none."""
+        """Return the location of the provider's existing key, or "" if there is none."""
         row = PROVIDERS.get(provider)
         for name in row.key_env if row else ():
             if self._environment.get(name, "").strip():
@@ -95,12 +96,12 @@ class Onboarding:
         return str(self._key_file(provider)) if file_exists(self._key_file(provider)) else ""
 
     def set_up(self, request: OnboardingRequest) -> OnboardingResult:
-        """Write what is wished for. It blocks."""
+        """Write the config and the key. Blocks."""
         provider = check_provider(request.provider)
         key = None if request.key is None else check_key(request.key, self._redactor)
         if request.key_source is None and key is None and self._lacks_key(request):
             raise BadRequest(
-                f"a key of {provider} is needed.", hint="Use --key-stdin or --key-from env:NAME."
+                f"{provider} needs an API key.", hint="Use --key-stdin or --key-from env:NAME."
             )
         changes = self._changes(request)
         with lock_folder(self._file.parent):
@@ -125,9 +126,9 @@ class Onboarding:
         )
 
     def _changes(self, request: OnboardingRequest) -> dict[KeyPath, Any]:
-        """What depends on the provider goes with it: its model, address and key."""
+        """Return the config changes. A new provider resets model, URL and key of the old one."""
         is_new = request.provider != self.provider
-        kept = None if is_new else self._agent.get("base_url")
+        base_url = None if is_new else self._agent.get("base_url")
         changes: dict[str, Any] = {"provider": request.provider}
         if request.model or is_new:
             changes["model"] = request.model
@@ -136,9 +137,9 @@ class Onboarding:
         if request.key_source:
             changes["api_key"] = request.key_source
         elif request.key is not None:
-            # At an address of somebody's own, only a key that is named is used.
-            named = f"file:{self._key_file(request.provider)}"
-            changes["api_key"] = named if request.base_url or kept else None
+            # A custom URL gets a key only if the config names it.
+            source = f"file:{self._key_file(request.provider)}"
+            changes["api_key"] = source if request.base_url or base_url else None
         elif is_new:
             changes["api_key"] = None
         return {(*_AGENT_PATH, name): value for name, value in changes.items()}
@@ -147,8 +148,8 @@ class Onboarding:
         self, request: OnboardingRequest, changes: Mapping[KeyPath, Any]
     ) -> OnboardingResult:
         row = PROVIDERS.get(request.provider)
-        kept = None if request.provider != self.provider else self._agent.get("model")
-        model = request.model or kept or (row.default_model if row else None) or None
+        current = None if request.provider != self.provider else self._agent.get("model")
+        model = request.model or current or (row.default_model if row else None) or None
         key = request.key_source or (str(self._key_file(request.provider)) if request.key else None)
         return OnboardingResult(
             request.provider,
@@ -159,16 +160,16 @@ class Onboarding:
         )
 
     def _warnings(self, request: OnboardingRequest, changes: Mapping[KeyPath, Any]) -> list[str]:
-        """What may keep it from having an effect."""
+        """Return reasons why the new settings may have no effect."""
         table = read_document(self._file, label="the config file", max_bytes=MAX_CONFIG_BYTES).table
         notes = [
-            f"{name} is set, and comes before the file."
+            f"{name} is set and overrides the config file."
             for name in overriding_variables(self._environment, table, changes)
         ]
         row = PROVIDERS.get(request.provider)
         if request.key is not None and row and changes.get((*_AGENT_PATH, "api_key")) is None:
             notes += [
-                f"{name} is set, and comes before this key."
+                f"{name} is set and overrides this key."
                 for name in row.key_env
                 if self._environment.get(name, "").strip()
             ]
@@ -186,25 +187,24 @@ class Onboarding:
 
 
 def check_provider(provider: str) -> str:
-    """The name, if it is one of a provider that can be set up."""
+    """Return the name; raise BadRequest if no such provider can be set up."""
     if provider not in PROVIDER_CHOICES:
         hint = (
-            did_you_mean(provider, PROVIDER_CHOICES)
-            or f"Providers are {', '.join(PROVIDER_CHOICES)}."
+            did_you_mean(provider, PROVIDER_CHOICES) or f"Providers: {', '.join(PROVIDER_CHOICES)}."
         )
         raise BadRequest(f"there is no provider '{provider[:80]}'.", hint=hint)
     return provider
 
 
 def check_key(key: str, redactor: Redactor) -> str:
-    """The key without blanks around it, hidden from now on; one that cannot be one is refused."""
+    """Strip and validate a key, and register it for redaction."""
     key = key.strip()
     if not key:
         raise BadRequest("the key is empty.", hint="Nothing was changed.")
     if not key.isascii() or not key.isprintable() or " " in key or len(key) > MAX_KEY_LENGTH:
         raise BadRequest(
-            "the key holds a character that no key has, or too many.",
-            hint="Copy it once more, and nothing else.",
+            "the key is too long or contains invalid characters.",
+            hint="Copy only the key, and try again.",
         )
     redactor.add("the key", key)
     return key

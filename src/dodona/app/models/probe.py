@@ -1,4 +1,4 @@
-"""Looks for models on this machine: servers that answer at their usual places on loopback."""
+"""Finds local model servers at their usual loopback addresses."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 
 from dodona.net.http import HttpPool
 
-PROBE_TIMEOUT_SECONDS = 0.3  # seconds: a server on this machine answers in a few milliseconds
+PROBE_TIMEOUT_SECONDS = 0.3  # a local server answers in a few milliseconds
 MAX_RESPONSE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """A place to look at, and which provider it is if somebody is there."""
+    """An address to probe, and the provider that a server there belongs to."""
 
     name: str
     provider: Literal["ollama", "openai-compatible"]
@@ -27,7 +27,7 @@ class ProbeTarget:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What was found at a place; `fault` says why nothing was."""
+    """The models of a server, or the error that explains why there are none."""
 
     target: ProbeTarget
     models: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class ProbeResult:
 
 
 def default_targets(environment: Mapping[str, str]) -> tuple[ProbeTarget, ...]:
-    """The usual places, the likeliest first."""
+    """Return the usual addresses, most likely first."""
     return (
         ProbeTarget("Ollama", "ollama", _ollama_url(environment.get("OLLAMA_HOST", ""))),
         ProbeTarget("LM Studio", "openai-compatible", "http://127.0.0.1:1234/v1"),
@@ -52,12 +52,12 @@ def default_targets(environment: Mapping[str, str]) -> tuple[ProbeTarget, ...]:
 
 
 def _ollama_url(host: str) -> str:
-    """OLLAMA_HOST as Ollama reads it: `host`, `:port`, `host:port` or an address."""
+    """Parse OLLAMA_HOST as Ollama does: `host`, `:port`, `host:port` or a URL."""
     scheme, separator, rest = host.strip().rstrip("/").rpartition("://")
     name, colon, port = rest.rpartition(":")
     if not colon or not port.isdigit():
         name, port = rest, {"http": "80", "https": "443"}.get(scheme, "11434")
-    # A server that listens everywhere is asked for at home.
+    # A server that listens on all interfaces is reached on loopback.
     name = "127.0.0.1" if name in ("", "0.0.0.0", "[::]") else name  # noqa: S104 - not bound
     return f"{scheme if separator else 'http'}://{name}:{port}/v1"
 
@@ -68,8 +68,8 @@ async def probe(
     http: HttpPool,
     timeout_seconds: float = PROBE_TIMEOUT_SECONDS,
 ) -> list[ProbeResult]:
-    """Look everywhere at once."""
-    return await asyncio.gather(*(_probe_target(spot, http, timeout_seconds) for spot in targets))
+    """Probe all targets concurrently."""
+    return await asyncio.gather(*(_probe_target(each, http, timeout_seconds) for each in targets))
 
 
 async def _probe_target(target: ProbeTarget, http: HttpPool, timeout_seconds: float) -> ProbeResult:
@@ -79,15 +79,15 @@ async def _probe_target(target: ProbeTarget, http: HttpPool, timeout_seconds: fl
             http.session.get(f"{target.base_url}/models", allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return ProbeResult(target, error=f"answers {response.status}")
+                return ProbeResult(target, error=f"returns HTTP {response.status}")
             models = await _read_models(response)
     except TimeoutError:
-        return ProbeResult(target, error="does not answer in time")
+        return ProbeResult(target, error="timed out")
     except aiohttp.ClientConnectorError:
-        return ProbeResult(target, error="nobody answers")
+        return ProbeResult(target, error="no server")
     except (aiohttp.ClientError, msgspec.DecodeError, RecursionError, ValueError):
-        return ProbeResult(target, error="answers, but not as such a server does")
-    return ProbeResult(target, models) if models else ProbeResult(target, error="has no model")
+        return ProbeResult(target, error="unexpected response")
+    return ProbeResult(target, models) if models else ProbeResult(target, error="has no models")
 
 
 class _ListedModel(msgspec.Struct):
@@ -95,7 +95,7 @@ class _ListedModel(msgspec.Struct):
 
 
 class _ModelList(msgspec.Struct):
-    data: list[_ListedModel] | None  # Ollama says null when it has none
+    data: list[_ListedModel] | None  # Ollama returns null if it has none
 
 
 async def _read_models(response: aiohttp.ClientResponse) -> tuple[str, ...]:
@@ -109,5 +109,5 @@ async def _read_models(response: aiohttp.ClientResponse) -> tuple[str, ...]:
 
 
 def _can_answer(name: str) -> bool:
-    """A name that can be shown, of a model that does more than embed."""
+    """Whether the name is printable and not that of an embedding model."""
     return 0 < len(name) <= 200 and name.isprintable() and "embed" not in name.lower()

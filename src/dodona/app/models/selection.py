@@ -1,8 +1,8 @@
-"""Which model answers, and why.
+"""Selects the model of an agent, and explains the choice.
 
-The provider that the config names; else the first provider that has a key in the environment, then
-in a credential file, in the order of the table of providers; else a server on this machine; else
-`extractive`, which needs nothing.
+Without a provider in the config, Dodona uses the first provider, in the order of the provider
+table, with a key in the environment, then the first with a credentials file, then a local model
+server, then `extractive`, which needs no server.
 """
 
 from __future__ import annotations
@@ -26,26 +26,29 @@ from dodona.net.http import HttpPool
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A provider and its model; `reason` and `tried` are sentences for people."""
+    """A provider and its model. `reason` and `rejected` are sentences for users."""
 
     provider: str
     model: str
     reason: str
-    base_url: str = ""  # where it is not the provider's own
+    base_url: str = ""  # if not the provider's default
     key: Secret | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
     rejected: tuple[str, ...] = ()
     fallback: ModelChoice | None = None
 
     def chain(self) -> Iterator[ModelChoice]:
-        """This one, then what answers when it cannot."""
+        """Yield this choice, then its fallbacks."""
         yield self
         if self.fallback:
             yield from self.fallback.chain()
 
 
 class ModelSelector:
-    """Chooses for the agents of a config. It reads files and asks servers, but no provider."""
+    """Chooses models for the agents of a config.
+
+    Reads files and probes local servers, but contacts no remote provider.
+    """
 
     def __init__(
         self,
@@ -63,30 +66,30 @@ class ModelSelector:
         self._timeout = timeout
 
     async def choose(self, name: str = "") -> ModelChoice:
-        """For the agent of this name, or the one of section [agent]."""
+        """Choose the model of the agent with this name, or of the section [agent]."""
         settings = self._config.settings
         if name:
             return await self._choose_for(settings.agents[name], ("agents", name))
         return await self._choose_for(settings.agent, ("agent",))
 
     async def choose_model(self, name: str, *, agent_name: str = "") -> ModelChoice:
-        """For a model that somebody names: another of the agent's provider, or `provider/model`."""
+        """Choose a model by name: one of the agent's provider, or `provider/model`."""
         settings = self._config.settings
         agent = settings.agents[agent_name] if agent_name else settings.agent
         path = ("agents", agent_name) if agent_name else ("agent",)
         provider, _, model = name.partition("/")
         if name == "extractive":
-            return ModelChoice(name, name, "it was asked for")
+            return ModelChoice(name, name, "the request names it")
         if model and provider in PROVIDERS and provider != agent.provider:
             other = {"provider": provider, "model": model, "base_url": None, "api_key": None}
             return await self._choose_for(agent.model_copy(update=other), path)
-        usual = await self.choose(agent_name)
-        if usual.provider not in PROVIDERS and name != usual.model:
+        default = await self.choose(agent_name)
+        if default.provider not in PROVIDERS and name != default.model:
             raise NotFound(
-                f"there is no model {name!r:.80}: {usual.provider} has no others.",
-                hint="Configure a provider, or write provider/model.",
+                f"there is no model {name!r:.80}: {default.provider} has no other models.",
+                hint="Configure a provider, or use provider/model.",
             )
-        return replace(usual, model=name, reason="it was asked for")
+        return replace(default, model=name, reason="the request names it")
 
     async def _choose_for(self, agent: AgentSection, path: KeyPath) -> ModelChoice:
         if agent.provider:
@@ -102,7 +105,7 @@ class ModelSelector:
     async def _choose_configured(
         self, agent: AgentSection, provider: str, path: KeyPath
     ) -> ModelChoice:
-        reason = f"{self._config.origins.of((*path, 'provider'))} says so"
+        reason = f"it is set in {self._config.origins.of((*path, 'provider'))}"
         if provider == "extractive":
             return ModelChoice(provider, provider, reason)
         if provider == "scripted":
@@ -118,80 +121,84 @@ class ModelSelector:
         return ModelChoice(provider, model, reason, base_url, key)
 
     def _default_url(self, provider: str) -> str:
-        """Where Ollama is on this machine; of others their table knows."""
-        return next((spot.base_url for spot in self._targets if spot.provider == provider), "")
+        """Return the local URL of Ollama; for other providers "", the table's default."""
+        return next((each.base_url for each in self._targets if each.provider == provider), "")
 
     def _find_key(self, agent: AgentSection, provider: str, path: KeyPath) -> Secret | None:
         if agent.api_key:
             return self._credentials.resolve(agent.api_key, (*path, "api_key"))
         if agent.base_url:
-            # To an address of somebody's own a key goes only when the config names it. Else a
-            # config with nothing but an address in it would collect the keys of this machine.
+            # Send a key to a custom URL only if the config names the key. Otherwise a config
+            # with just a URL could collect the keys of this machine.
             return None
         key = self._credentials.of_provider(provider)
         if key is None and PROVIDERS[provider].needs_key:
             file = self._credentials.file_of(provider)
             raise ConfigError(
-                f"there is no key for {provider}.",
+                f"there is no API key for {provider}.",
                 where=self._config.origins.of((*path, "provider")),
-                hint=f"Set {PROVIDERS[provider].key_env[0]}, or write it to {file} (chmod 600).",
+                hint=f"Set {PROVIDERS[provider].key_env[0]}, or write the key to {file} "
+                "(chmod 600).",
             )
         return key
 
     async def _first_model(self, base_url: str, path: KeyPath) -> str:
-        """What the server has, where neither the config nor the provider names a model."""
-        spot = ProbeTarget("the server", "openai-compatible", base_url)
-        (seen,) = await probe([spot], http=self._http, timeout_seconds=self._timeout)
-        if not seen.models:
+        """Return the first model of the server, for a provider without a default model."""
+        target = ProbeTarget("the server", "openai-compatible", base_url)
+        (result,) = await probe([target], http=self._http, timeout_seconds=self._timeout)
+        if not result.models:
             raise ConfigError(
-                f"{dotted_key((*path, 'model'))} is missing, and there is none to take: {seen}.",
+                f"{dotted_key((*path, 'model'))} is not set, and no default was found: {result}.",
                 where=self._config.origins.of((*path, "provider")),
-                hint="Name a model, or start the server.",
+                hint="Set a model, or start the server.",
             )
-        return seen.models[0]
+        return result.models[0]
 
     async def _choose_automatically(self, agent: AgentSection) -> ModelChoice:
-        tried: list[str] = []
+        rejected: list[str] = []
         choice = None
         if agent.model:
-            # Whoever names a model and no provider may mean one of this machine.
+            # A model without a provider may be one on this machine.
             choice = await self._choose_local(agent.model, [])
-        choice = choice or await asyncio.to_thread(self._choose_by_key, agent, tried)
-        choice = choice or await self._choose_local(agent.model, tried)
-        return replace(choice or _extractive_choice(agent.model), rejected=tuple(tried))
+        choice = choice or await asyncio.to_thread(self._choose_by_key, agent, rejected)
+        choice = choice or await self._choose_local(agent.model, rejected)
+        return replace(choice or _extractive_choice(agent.model), rejected=tuple(rejected))
 
     def _choose_by_key(self, agent: AgentSection, rejected: list[str]) -> ModelChoice | None:
-        """By the first key there is: all variables come before all files."""
-        keyed = [provider for provider in PROVIDERS.values() if provider.key_env]
-        for provider in keyed:
+        """Choose the provider of the first key. All variables come before all files."""
+        providers = [provider for provider in PROVIDERS.values() if provider.key_env]
+        for provider in providers:
             try:
                 key = self._credentials.from_environment(provider.name)
             except ConfigError as error:
-                rejected.append(str(error))  # not worth an end: whoever set it may not mean us
+                # Not fatal: the variable may be meant for another program.
+                rejected.append(str(error))
                 continue
             if key:
                 model = agent.model or provider.default_model
                 return ModelChoice(provider.name, model, f"{key.source} is set", key=key)
             rejected.append(f"{' or '.join(provider.key_env)} is not set")
-        for provider in keyed:
+        for provider in providers:
             if key := self._credentials.from_file(provider.name):
                 model = agent.model or provider.default_model
                 return ModelChoice(provider.name, model, f"there is a key in {key.source}", key=key)
-        rejected.append(f"there is no key in {self._credentials.folder}")
+        rejected.append(f"there is no API key in {self._credentials.folder}")
         return None
 
     async def _choose_local(self, model: str | None, rejected: list[str]) -> ModelChoice | None:
-        """By the first server on this machine that has the model, or any."""
-        seen = await probe(self._targets, http=self._http, timeout_seconds=self._timeout)
-        rejected += [str(sighting) for sighting in seen if sighting.error]
-        for sighting in seen:
-            spot, models = sighting.target, sighting.models
+        """Choose the first local server that has the model, or any model if none is named."""
+        results = await probe(self._targets, http=self._http, timeout_seconds=self._timeout)
+        rejected += [str(result) for result in results if result.error]
+        for result in results:
+            target, models = result.target, result.models
             if models and (model is None or model.removesuffix(THINKING_SUFFIX) in models):
-                return ModelChoice(spot.provider, model or models[0], str(sighting), spot.base_url)
+                return ModelChoice(
+                    target.provider, model or models[0], str(result), target.base_url
+                )
         return None
 
 
 def _extractive_choice(model: str | None) -> ModelChoice:
-    has = f" that has {model}" if model else ""
-    reason = f"there is no key, and no server on this machine{has}"
+    suffix = f" with {model}" if model else ""
+    reason = f"there is no API key and no local model server{suffix}"
     return ModelChoice("extractive", "extractive", reason)

@@ -1,1 +1,1 @@
-"""What each project has: notes, code and access to the web."""
+"""The resources of a project: notes, code and web access."""

@@ -1,4 +1,4 @@
-"""What is found for a project, and not looked for again for a moment."""
+"""A short-lived cache of values per project."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ProjectCache(Generic[T]):
-    """`find` is called in a thread; what it raises is not remembered."""
+    """Caches the results of `find`, which runs in a thread. Errors are not cached."""
 
     def __init__(self, projects: Projects, find: Callable[[Project], T]) -> None:
         self._projects = projects
@@ -25,12 +25,12 @@ class ProjectCache(Generic[T]):
         self._cached: dict[tuple[str, str], tuple[float, T]] = {}
 
     async def __call__(self, user_id: str, project_id: str) -> T:
-        known = self._cached.get((user_id, project_id))
-        if known is not None and monotonic() <= known[0]:
-            return known[1]
+        cached = self._cached.get((user_id, project_id))
+        if cached is not None and monotonic() <= cached[0]:
+            return cached[1]
         project = await self._projects.get(user_id, project_id)
-        found = await asyncio.to_thread(self._find, project)
+        value = await asyncio.to_thread(self._find, project)
         if len(self._cached) >= CACHE_SIZE:
             self._cached.clear()
-        self._cached[user_id, project_id] = (monotonic() + CACHE_SECONDS, found)
-        return found
+        self._cached[user_id, project_id] = (monotonic() + CACHE_SECONDS, value)
+        return value

@@ -1,4 +1,4 @@
-"""Which code belongs to which project, and where its index is: never inside the code."""
+"""Finds the code of each project. The index is stored outside the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dodona.store.projects.projects import Projects
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code.semantic.search import SemanticScorer, missing_packages
 
-MAX_WATCHED_PROJECTS: Final = 10  # projects; the code of others is looked through before use
+MAX_WATCHED_PROJECTS: Final = 10  # the code of further projects is scanned before each use
 
 _PATHS_KEY: Final = ("code", "paths")
 _EMBEDDINGS_KEY: Final = ("code", "embeddings")
@@ -26,20 +26,23 @@ _Roots: TypeAlias = tuple[Path, ...]
 
 
 def code_folders(config: Config) -> tuple[Path, ...]:
-    """The folders that the settings name, which must be there."""
+    """Return the configured code folders, which must exist."""
     folders = [config.resolve(text, _PATHS_KEY).absolute() for text in config.settings.code.paths]
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(
-                f"code.paths names no folder: {folder}.",
+                f"code.paths contains a path that is not a folder: {folder}.",
                 where=config.origins.of(_PATHS_KEY),
-                hint="Make it, or name the folder your code is in.",
+                hint="Create it, or set code.paths to the folders of your code.",
             )
     return tuple(folders)
 
 
 def open_code_embeddings(config: Config) -> SemanticScorer | None:
-    """What ranks code by meaning, if that is wanted: its packages must be there then."""
+    """Return the scorer that ranks code by meaning, or None if embeddings are off.
+
+    Raise ConfigError if its packages are not installed.
+    """
     if not config.settings.code.embeddings:
         return None
     if missing := missing_packages():
@@ -53,10 +56,10 @@ def open_code_embeddings(config: Config) -> SemanticScorer | None:
 
 
 class CodeIndexes:
-    """Finds the code of a project. `default` are the folders of the project of that name.
+    """Opens the code index of a project. `default` are the folders of the project `default`.
 
-    They are this machine's user's; a project of another has the folders that it names. As a
-    context it ends what goes on in the end; with `follow`, it watches the folders in use.
+    They belong to the local user; projects of other users have only the folders they name. The
+    context closes all indexes on exit. With `watch`, it watches the folders in use.
     """
 
     def __init__(
@@ -66,14 +69,14 @@ class CodeIndexes:
         default: tuple[Path, ...],
         home: Path,
         max_file_kb: int = 1024,
-        meaning: SemanticScorer | None = None,
+        scorer: SemanticScorer | None = None,
         watch: bool = False,
     ) -> None:
         self.folders = ProjectCache(projects, self._resolve_roots)
         self._default = default
         self._home = home
         self._max_file_kb = max_file_kb
-        self._meaning = meaning
+        self._scorer = scorer
         self._watch = watch
         self._by_roots: dict[_Roots, IndexedCode] = {}
         self._watched_count = 0
@@ -87,10 +90,10 @@ class CodeIndexes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        codes, self._by_roots = self._by_roots, {}
-        await asyncio.gather(*(code.close() for code in codes.values()))
-        if self._meaning is not None:
-            await asyncio.to_thread(self._meaning.close)
+        indexes, self._by_roots = self._by_roots, {}
+        await asyncio.gather(*(index.close() for index in indexes.values()))
+        if self._scorer is not None:
+            await asyncio.to_thread(self._scorer.close)
 
     async def __call__(self, user_id: str, project_id: str) -> IndexedCode | NoCode:
         roots = await self.folders(user_id, project_id)
@@ -104,16 +107,16 @@ class CodeIndexes:
         return code
 
     def at(self, roots: _Roots) -> IndexedCode:
-        """The one code of these folders: two of them would look at them twice."""
+        """Return the single index of these folders: two would scan them twice."""
         if roots not in self._by_roots:
-            place = self._home / "indexes" / f"code-{_index_name(roots)}.db"
+            file = self._home / "indexes" / f"code-{_index_name(roots)}.db"
             self._by_roots[roots] = IndexedCode(
-                roots, place, max_file_kb=self._max_file_kb, scorer=self._meaning
+                roots, file, max_file_kb=self._max_file_kb, scorer=self._scorer
             )
         return self._by_roots[roots]
 
     def _resolve_roots(self, project: Project) -> _Roots:
-        """Where its code is, with links followed, so that a folder has one name. It blocks."""
+        """Return the code folders with symlinks resolved, so that each has one name. Blocks."""
         if project.code_paths:
             return outermost_folders(expand_user(path) for path in project.code_paths)
         if project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT:
@@ -122,7 +125,7 @@ class CodeIndexes:
 
 
 def outermost_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """The folders once each, without those that are in another of them."""
+    """Return the distinct folders, without those inside another one."""
     roots = list(dict.fromkeys(folder.resolve() for folder in folders))
     return tuple(
         root

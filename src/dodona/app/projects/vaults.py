@@ -1,4 +1,4 @@
-"""Which vault belongs to which project, and where their indexes are: never inside a vault."""
+"""Finds the vault of each project. The index of a vault is stored outside the vault."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dodona.core.errors import ConfigError, ToolFailed
 from dodona.store.projects.projects import Projects
 from dodona.tools.vault import Vault
 
-# Each takes one of the 128 watches that Linux gives all programs of a user.
-MAX_WATCHED_FOLDERS: Final = 20  # folders; others are looked through before each use
+# Each uses one of the 128 inotify instances that Linux allows per user.
+MAX_WATCHED_FOLDERS: Final = 20  # further folders are scanned before each use
 
 _PATH_KEY: Final = ("vault", "path")
 
 
 def vault_folder(config: Config) -> Path:
-    """The folder that the settings name, which must be there; else `vault` in Dodona's, made."""
+    """Return the configured vault folder, which must exist; by default create `vault`."""
     text = config.settings.vault.path
     if text is None:
         folder = config.home / "vault"
@@ -33,20 +33,21 @@ def vault_folder(config: Config) -> Path:
     folder = config.resolve(text, _PATH_KEY).absolute()
     if not folder.is_dir():
         raise ConfigError(
-            f"vault.path is no folder: {folder}.",
+            f"vault.path is not a folder: {folder}.",
             where=config.origins.of(_PATH_KEY),
-            hint="Make it, or name the folder your notes are in.",
+            hint="Create it, or set vault.path to the folder of your notes.",
         )
     return folder
 
 
 class VaultIndexes:
-    """Finds the vault of a project. `default` is the one of the project of that name.
+    """Opens the vault of a project. `default` is the vault of the project `default`.
 
-    A project that names no folder has one in Dodona's own, which is made when it is needed; so
-    has every user but the one of this machine, whose notes the settings name. As a context, with
-    `follow`, it watches the folders in use, so that a search need not look through them first; the
-    default one from the start, so that its index knows what has changed before anybody asks.
+    Only the local user's default project uses the configured folder. All other projects without
+    a `vault_path` have a folder in the Dodona folder, created on first use. With `watch`, the
+    folders in use are watched while the context is open, so that a search need not scan them
+    first. The default folder is watched from the start, so that its index is current before the
+    first question.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class VaultIndexes:
         return self._open_watched(await self.folder(user_id, project_id))
 
     def at(self, folder: Path) -> Vault:
-        """The one vault of this folder: two of them would write the same index."""
+        """Return the single vault of this folder: two would write to the same index."""
         if folder not in self._vaults:
             name = hashlib.sha256(str(folder).encode(errors="surrogateescape")).hexdigest()[:32]
             self._vaults[folder] = Vault(folder, self._home / "indexes" / f"{name}.db")
@@ -91,7 +92,7 @@ class VaultIndexes:
         return vault
 
     def folder_of(self, project: Project) -> Path:
-        """Where a project's notes are, or will be when there are some."""
+        """Return the folder of the project's notes. It may not exist yet."""
         if project.vault_path is not None:
             return expand_user(project.vault_path)
         if self._is_default(project):
@@ -105,27 +106,27 @@ class VaultIndexes:
         return project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT
 
     def _resolve_folder(self, project: Project) -> Path:
-        """The folder with its links followed, so that it has one name. It blocks."""
+        """Return the folder with symlinks resolved, so that it has a single name. Blocks."""
         folder = self.folder_of(project)
-        # The default one is not made when it is gone: it may be on a disk that is away.
+        # Do not create the default folder: if it is missing, its disk may not be mounted.
         if project.vault_path is None and not self._is_default(project):
             _make_private_folder(folder)
         if not folder.is_dir():
-            # Without the path: a model reads this.
+            # Without the path, because a model reads this.
             raise ToolFailed(
-                "the folder of this project's notes is not there.",
-                hint="Whoever runs Dodona must look at the project's vault_path, or [vault] path.",
+                "the notes folder of this project does not exist.",
+                hint="The operator must check the project's vault_path, or [vault] path.",
             )
         return folder.resolve()
 
 
 def _make_private_folder(folder: Path) -> None:
-    """The folder, and those above it, for their owner alone."""
+    """Create the folder and its parents, accessible to their owner only."""
     try:
         for each in (*reversed(folder.parents), folder):
             each.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"the folder {folder} cannot be made: {error.strerror}.",
-            hint="Give Dodona another home with DODONA_HOME, or name a folder as vault.path.",
+            f"cannot create the folder {folder}: {error.strerror}.",
+            hint="Set DODONA_HOME to another folder, or set vault.path.",
         ) from error

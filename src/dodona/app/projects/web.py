@@ -1,7 +1,7 @@
-"""The web's tools from the settings. What fetches pages and what searches have a gate each.
+"""Registers the web tools. Fetching and searching have separate HTTP clients.
 
-A model may fetch what `web.allow` names. The search engine's address is the operator's as well, but
-only its own requests go there: no page of a server in the house is read because it searches.
+Models can fetch the local hosts in `web.allow`. The host of a local search engine is open only
+to search requests, so that a model cannot fetch other pages from it.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ BRAVE_KEY_SOURCE: Final = "env:BRAVE_API_KEY"
 async def register_web_tools(
     registry: ToolRegistry, config: Config, credentials: Credentials, stack: AsyncExitStack
 ) -> None:
-    """Register the web's tools; their connections close with the stack."""
+    """Register the web tools. Their connections close with the stack."""
     web = config.settings.web
     limits = FetchLimits(timeout_seconds=web.timeout_seconds, max_bytes=web.max_kb * 1024)
-    fetching: GuardedHttp | None = None
+    http: GuardedHttp | None = None
     if web.fetch:
-        fetching = await stack.enter_async_context(_guarded_http(config, "allow", web.allow))
+        http = await stack.enter_async_context(_guarded_http(config, "allow", web.allow))
     engine = await _search_engine(config, credentials, stack, limits)
-    add_web_tools(registry, engine=engine, http=fetching, limits=limits, obey_robots=web.robots)
+    add_web_tools(registry, engine=engine, http=http, limits=limits, obey_robots=web.robots)
 
 
 def _guarded_http(config: Config, setting: str, hosts: Iterable[str]) -> GuardedHttp:
-    """A gate through which the hosts that a setting names can be reached."""
+    """Return an HTTP client that may also connect to these local hosts."""
     try:
         return GuardedHttp(USER_AGENT, exempt_hosts=hosts)
     except ConfigError as error:
@@ -61,34 +61,34 @@ async def _search_engine(
             http = await stack.enter_async_context(GuardedHttp(USER_AGENT))
             return DuckDuckGo(http, limits)
         case "brave":
-            # Where nobody says where the key is, it is the engine that asks for one.
-            named = "brave_api_key" if web.brave_api_key else "search"
+            # Without web.brave_api_key, errors about the key point to web.search.
+            key = "brave_api_key" if web.brave_api_key else "search"
             source = web.brave_api_key or BRAVE_KEY_SOURCE
-            secret = await asyncio.to_thread(credentials.resolve, source, ("web", named))
+            secret = await asyncio.to_thread(credentials.resolve, source, ("web", key))
             http = await stack.enter_async_context(GuardedHttp(USER_AGENT))
             return Brave(http, limits, key=secret.reveal())
         case "searxng":
-            base = _searxng_url(config)
-            gate = _guarded_http(config, "searxng_url", [_host_and_port(base)])
-            http = await stack.enter_async_context(gate)
-            return SearXng(http, limits, base_url=base)
+            base_url = _searxng_url(config)
+            client = _guarded_http(config, "searxng_url", [_host_and_port(base_url)])
+            http = await stack.enter_async_context(client)
+            return SearXng(http, limits, base_url=base_url)
         case _:
             assert_never(web.search)
 
 
 def _searxng_url(config: Config) -> str:
-    base = config.settings.web.searxng_url
-    if base is None:
+    url = config.settings.web.searxng_url
+    if url is None:
         raise ConfigError(
-            'web.search is "searxng", but nobody says where it is.',
+            'web.search is "searxng", but web.searxng_url is not set.',
             where=config.origins.of(("web", "search")),
-            hint='Set web.searxng_url, like "http://127.0.0.1:8888".',
+            hint='Set web.searxng_url, for example to "http://127.0.0.1:8888".',
         )
-    return base
+    return url
 
 
 def _host_and_port(url: str) -> str:
-    """The `host:port` of an address that the settings have checked."""
+    """Return the `host:port` of a validated URL."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return f"{parts.netloc.removesuffix(f':{parts.port}')}:{port}"

@@ -1,1 +1,1 @@
-"""Logs and metrics of a running server."""
+"""Logs and metrics."""

@@ -1,4 +1,4 @@
-"""Feeds what is measured: from the bus, and from whoever knows when it is asked."""
+"""Updates the metrics: from events on the bus, and from collectors on each scrape."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _TOOL_OUTCOMES: Final = {
     TOOL_CALL_FAILURE: "failure",
     TOOL_CALL_TIMEOUT: "timeout",
 }
-STORE_TIMEOUT_SECONDS: Final = 2.0  # seconds for what the store knows
+STORE_TIMEOUT_SECONDS: Final = 2.0  # for the metrics that the store provides
 
-_FALLBACK_START_TIME: Final = round(time(), 2)  # nearly: where the system does not tell
+_FALLBACK_START_TIME: Final = round(time(), 2)  # approximate, for systems without /proc
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
@@ -47,28 +47,28 @@ _log = logging.getLogger(__name__)
 
 
 def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bool]) -> None:
-    """Count runs and calls of tools as the bus tells of them."""
+    """Count runs and tool calls from the events on the bus."""
 
-    def heard(event: Event) -> None:
-        told = event.payload
+    def on_event(event: Event) -> None:
+        payload = event.payload
         if event.type == RUN_BEGIN:
-            metrics.runs_started.add(metrics.agent_label(told["agent"]))
+            metrics.runs_started.add(metrics.agent_label(payload["agent"]))
         elif event.type == RUN_END:
-            metrics.runs_ended.add(metrics.agent_label(told["agent"]), told["status"])
+            metrics.runs_ended.add(metrics.agent_label(payload["agent"]), payload["status"])
         else:
-            # Models make names up.
-            tool = told["tool"] if is_tool(told["tool"]) else OTHER_LABEL
+            # Models invent tool names, which must not become labels.
+            tool = payload["tool"] if is_tool(payload["tool"]) else OTHER_LABEL
             metrics.tool_calls.add(tool, _TOOL_OUTCOMES[event.type])
-            metrics.tool_seconds.observe((told["ms"] or 0) / 1000, tool)
+            metrics.tool_seconds.observe((payload["ms"] or 0) / 1000, tool)
 
-    bus.add_handler(heard, types=(RUN_BEGIN, RUN_END, *_TOOL_OUTCOMES), user_id=None)
+    bus.add_handler(on_event, types=(RUN_BEGIN, RUN_END, *_TOOL_OUTCOMES), user_id=None)
 
 
-# -- what is read when somebody asks ---------------------------------------------------------
+# -- collectors ------------------------------------------------------------------------------
 
 
 def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
-    """Have the rest read when the numbers are."""
+    """Add collectors for the metrics that are read on each scrape."""
     metrics.info.set(1, __version__)
 
     async def collect() -> None:
@@ -80,42 +80,42 @@ def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEng
                 metrics.lanes_waiting.set(await store.gauges.count_waiting_lanes())
                 metrics.budget_used.replace(await store.gauges.max_usage_ratios(time()))
         except (StoreError, TimeoutError) as error:
-            # The rest is wanted all the more then.
-            _log.warning("the store cannot be measured: %s", error)
+            # Report the other metrics anyway: they matter most when the store has problems.
+            _log.warning("cannot read metrics from the store: %s", error)
         process = await asyncio.to_thread(_process_stats)
         metrics.memory.set(process["memory"])
         metrics.cpu.set(process["cpu"])
         metrics.open_files.set(process["files"])
-        metrics.max_files.set(process["most_files"])
-        metrics.start_time.set(process["started"])
+        metrics.max_files.set(process["max_files"])
+        metrics.start_time.set(process["start_time"])
 
     metrics.add_collector(collect)
 
 
 def _process_stats() -> dict[str, float]:
-    """Of this process, as Linux tells; elsewhere as far as it is known."""
-    used = os.times()
-    found = {
+    """Return the statistics of this process. Exact on Linux, approximate elsewhere."""
+    times = os.times()
+    stats = {
         "memory": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
-        "cpu": used.user + used.system,
+        "cpu": times.user + times.system,
         "files": 0.0,
-        "most_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "started": _FALLBACK_START_TIME,
+        "max_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        "start_time": _FALLBACK_START_TIME,
     }
-    here = Path("/proc/self")
+    proc = Path("/proc/self")
     try:
-        found["memory"] = float(int((here / "statm").read_text().split()[1]) * _PAGE_BYTES)
-        found["files"] = float(len(os.listdir(here / "fd")))
-        ticks = int((here / "stat").read_text().rpartition(")")[2].split()[19])
-        up = float(Path("/proc/uptime").read_text().split()[0])
-        found["started"] = round(time() - up + ticks / _TICKS_PER_SECOND, 2)
+        stats["memory"] = float(int((proc / "statm").read_text().split()[1]) * _PAGE_BYTES)
+        stats["files"] = float(len(os.listdir(proc / "fd")))
+        ticks = int((proc / "stat").read_text().rpartition(")")[2].split()[19])
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        stats["start_time"] = round(time() - uptime + ticks / _TICKS_PER_SECOND, 2)
     except (OSError, ValueError, IndexError):
         pass
-    return found
+    return stats
 
 
 class ServerStatus:
-    """What a gateway does at the moment, and whether it can work."""
+    """The current load and readiness of a gateway."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ class ServerStatus:
         self._started_at = time()
 
     async def check_ready(self) -> dict[str, Any]:
-        """Who answers; raises when questions cannot be taken in."""
+        """Return the model in use; raise if the gateway cannot accept questions."""
         if self._engine.is_shutting_down:
-            raise ShuttingDown("Dodona is stopping.")
+            raise ShuttingDown("Dodona is shutting down.")
         await self._store.write_probe.check()
         choice = self._model_choice()
         return {"provider": choice.provider, "model": choice.model}
@@ -153,11 +153,11 @@ class ServerStatus:
 
 
 def _budget_json(budget: Budget) -> dict[str, Any]:
-    per = NANOS_PER_USD if budget.unit is BudgetUnit.USD else 1
+    scale = NANOS_PER_USD if budget.unit is BudgetUnit.USD else 1
     return {
         "scope": budget.scope,
         "period": budget.period,
         "unit": budget.unit.value,
-        "used": (budget.used + budget.reserved) / per,
-        "ceiling": budget.ceiling / per,
+        "used": (budget.used + budget.reserved) / scale,
+        "ceiling": budget.ceiling / scale,
     }

@@ -1,6 +1,6 @@
-"""Logs: everything that the standard library's loggers say, structured, without secrets.
+"""Structured logs of all standard library loggers, with secrets redacted.
 
-Code below writes to `logging.getLogger(__name__)`; what it gives as `extra` become fields.
+Other modules log to `logging.getLogger(__name__)`; values in `extra` become fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dodona.telemetry.log_context import log_fields
 def configure_logging(
     settings: LoggingSection, redactor: Redactor, stream: TextIO | None = None
 ) -> None:
-    """Send every log record to standard error, as the settings say; replaces an earlier start."""
+    """Log to standard error according to the settings. Replaces an earlier configuration."""
     handler = _Handler(stream or sys.stderr)
     is_terminal = handler.stream.isatty()
     is_text = settings.format == "text" or (settings.format == "auto" and is_terminal)
@@ -29,20 +29,20 @@ def configure_logging(
     renderers = _text_renderers(colours=is_terminal) if is_text else json_lines
     handler.setFormatter(_build_formatter(redactor, renderers))
     root = logging.getLogger()
-    for previous in [known for known in root.handlers if isinstance(known, _Handler)]:
+    for previous in [each for each in root.handlers if isinstance(each, _Handler)]:
         root.removeHandler(previous)
     root.addHandler(handler)
-    # Of other people's code only what may be wrong: their "info" is not about our users' work.
+    # Log only warnings of third-party libraries: their "info" does not concern our users.
     root.setLevel(logging.WARNING)
     logging.getLogger("dodona").setLevel(settings.level.upper())
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name there
-        """The base class prints the arguments as they are: they may hold a secret."""
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - overrides
+        """Report the error without the arguments, which may contain a secret."""
         place = f"{record.name}, {record.pathname}:{record.lineno}"
-        with suppress(OSError, ValueError):  # the stream may be what is broken
-            self.stream.write(f"a log record could not be written: {place}\n")
+        with suppress(OSError, ValueError):  # the stream itself may be broken
+            self.stream.write(f"cannot write a log record: {place}\n")
 
 
 def _build_formatter(
@@ -62,14 +62,14 @@ def _build_formatter(
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            scrub,  # once the exception is text, before anything is escaped
+            scrub,  # after exceptions become text, before escaping
             *renderers,
         ],
     )
 
 
 def _add_log_context(_logger: Any, _method: str, record: EventDict) -> EventDict:
-    """The request and the run that it is written in."""
+    """Add the fields of the current request and run."""
     for name, value in log_fields().items():
         record.setdefault(name, value)
     return record
@@ -83,7 +83,7 @@ def _text_renderers(*, colours: bool) -> list[Processor]:
 
 
 def _escape_unprintable(_logger: Any, _method: str, record: EventDict) -> EventDict:
-    """Escape what would move the cursor or begin a line: records hold what strangers wrote."""
+    """Escape control characters: untrusted text must not move the cursor or forge a line."""
     for key, value in record.items():
         if isinstance(value, str) and not value.isprintable():
             keep = "\n\t" if key in ("exception", "stack") else ""

@@ -1,1 +1,1 @@
-"""How commands reach the agent: in this process or through a gateway."""
+"""Clients of the agent, in this process or through a gateway."""

@@ -1,4 +1,7 @@
-"""One question, from a command to its end. Ctrl-C cancels the run; a second one ends us."""
+"""Ask one question and show its answer.
+
+Ctrl-C cancels the run; a second Ctrl-C exits immediately.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from dodona.cli.terminal.output import print_note
 from dodona.cli.terminal.screen import Screen, format_brief
 from dodona.core.errors import Cancelled, DodonaError, from_json
 
-INTERRUPTED_EXIT_CODE: Final = 130  # what shells expect of whoever Ctrl-C has ended
+INTERRUPTED_EXIT_CODE: Final = 130  # the shell convention for a process ended by Ctrl-C
 
 
 class Interrupted(Cancelled):
-    """The run was cancelled from here."""
+    """The user cancelled the run with Ctrl-C."""
 
     exit_code = INTERRUPTED_EXIT_CODE
 
@@ -28,11 +31,11 @@ class Interrupted(Cancelled):
 async def show_answer(
     client: Client, question: Question, screen: Screen, keyboard: Keyboard | None = None
 ) -> None:
-    """Show the answer as it comes; raise what the run ended with.
+    """Show the answer as it arrives; raise the error of a failed run.
 
-    What waits for a person is asked at the keyboard, if somebody sits there.
+    Approvals are requested at the keyboard if standard input is a terminal.
     """
-    desk = _ApprovalPrompt(client, keyboard)
+    prompt = _ApprovalPrompt(client, keyboard)
     try:
         async with (
             _cancel_on_interrupt(client, question),
@@ -40,27 +43,27 @@ async def show_answer(
         ):
             async for chunk in chunks:
                 screen.show(chunk)
-                desk.handle(chunk)
+                prompt.handle(chunk)
                 if chunk["type"] == "error":
                     raise from_json(chunk["error"])
                 if chunk["type"] == "done":
                     return
         raise DodonaError(
-            "the run has not ended.", hint="It goes on with the next `dodona up` or `dodona ask`."
+            "the run has not ended.", hint="The next `dodona up` or `dodona ask` resumes it."
         )
     finally:
-        await desk.close()
+        await prompt.close()
         screen.close()
 
 
 async def fetch_answer(client: Client, question: Question) -> Mapping[str, Any]:
-    """The answer as one document."""
+    """Return the complete answer as one document."""
     async with _cancel_on_interrupt(client, question):
         return await client.answer(question)
 
 
 class _ApprovalPrompt:
-    """Asks for leave to make calls, one after the other, while the answer goes on coming."""
+    """Prompts for approvals, one at a time, while the answer continues to stream."""
 
     def __init__(self, client: Client, keyboard: Keyboard | None) -> None:
         self._client = client
@@ -83,47 +86,47 @@ class _ApprovalPrompt:
         run_id, call = chunk["run_id"], chunk["approval"]
         if self._keyboard is None:
             if not os.isatty(0):
-                print_note(f"  Decide with: dodona approve {run_id} {call}   (or --deny)")
+                print_note(f"  To approve: dodona approve {run_id} {call}   (or --deny)")
                 return
             self._keyboard = Keyboard()
         async with self._prompt_lock:
             print_note(
-                f"  {chunk['name']} {format_brief(chunk['arguments'])}\n  Allow it? [y/N] ", end=""
+                f"  {chunk['name']} {format_brief(chunk['arguments'])}\n  Approve? [y/N] ", end=""
             )
             line = await self._keyboard.read_line()
             approved = (line or "").strip().lower() in ("y", "yes")
             try:
                 await self._client.decide(run_id, call, approved=approved)
             except DodonaError as error:
-                print_note(str(error))  # somebody else was faster
+                print_note(str(error))  # decided elsewhere in the meantime
 
 
 @asynccontextmanager
 async def _cancel_on_interrupt(client: Client, question: Question) -> AsyncGenerator[None]:
-    """While it lasts, Ctrl-C is a wish to end the run: what came is kept, and saved."""
+    """Cancel the run on Ctrl-C inside this context; its partial answer is saved."""
     loop = asyncio.get_running_loop()
-    wishes: list[asyncio.Task[None]] = []
+    cancellations: list[asyncio.Task[None]] = []
 
-    def strike() -> None:
-        if wishes:
-            os._exit(INTERRUPTED_EXIT_CODE)  # the journal has all that a crash may leave
-        print_note("\nCancelling. Ctrl-C again quits at once.")
-        wishes.append(asyncio.create_task(_cancel(client, question)))
+    def on_interrupt() -> None:
+        if cancellations:
+            os._exit(INTERRUPTED_EXIT_CODE)  # safe: runs survive a crash
+        print_note("\nCancelling. Press Ctrl-C again to exit immediately.")
+        cancellations.append(asyncio.create_task(_cancel(client, question)))
 
-    loop.add_signal_handler(signal.SIGINT, strike)
+    loop.add_signal_handler(signal.SIGINT, on_interrupt)
     try:
         yield
     except Cancelled as error:
-        if wishes:
+        if cancellations:
             raise Interrupted(error.message, hint=error.hint) from error
         raise
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        await asyncio.gather(*wishes)
+        await asyncio.gather(*cancellations)
 
 
 async def _cancel(client: Client, question: Question) -> None:
     try:
         await client.cancel(question)
     except DodonaError as error:
-        print_note(str(error))  # and the answer goes on
+        print_note(str(error))  # the answer continues

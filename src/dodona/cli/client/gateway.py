@@ -1,4 +1,4 @@
-"""Asking a gateway that runs already. A connection that breaks is taken up where it broke."""
+"""Client of a running gateway. A broken stream is resumed where it broke."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from dodona.cli.terminal.output import print_note
 from dodona.core.errors import DodonaError, from_json
 from dodona.models.sse import SseParser
 
-RECONNECT_TIMEOUT: Final = 30.0  # seconds in which a gateway that is gone may come back
-STREAM_READ_TIMEOUT: Final = (
-    60.0  # seconds after which a stream is dead: it gives signs of life more often
-)
-REQUEST_TIMEOUT: Final = 10.0  # seconds for what is answered at once
+RECONNECT_TIMEOUT: Final = 30.0  # seconds to wait for a gateway to come back
+STREAM_READ_TIMEOUT: Final = 60.0  # seconds; the gateway sends keep-alives more often
+REQUEST_TIMEOUT: Final = 10.0  # seconds, for requests that are answered immediately
 INITIAL_BACKOFF: Final = 0.1
 RUN_HEADER: Final = "dodona-run"
 
@@ -37,7 +35,8 @@ _CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
 async def gateway_client(
     announcement: Announcement, home: Path, *, reconnect_timeout: float = RECONNECT_TIMEOUT
 ) -> AsyncGenerator[GatewayClient]:
-    # Nothing is kept open: a request on a connection that just died might be sent twice.
+    """Open a client of the announced gateway."""
+    # No keep-alive: a request on a connection that has just died might be sent twice.
     connector = aiohttp.TCPConnector(force_close=True)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
     async with aiohttp.ClientSession(
@@ -47,7 +46,7 @@ async def gateway_client(
 
 
 class GatewayClient:
-    """A Client of a gateway on this machine."""
+    """A `Client` of a gateway on this machine."""
 
     def __init__(
         self,
@@ -65,18 +64,18 @@ class GatewayClient:
         self._last_seq = 0
 
     async def is_reachable(self) -> bool:
-        """Does a gateway answer where one was announced?"""
+        """Whether the gateway responds at its announced address."""
         try:
             async with (
                 asyncio.timeout(REQUEST_TIMEOUT),
-                self._session.get(self._url("/healthz")) as got,
+                self._session.get(self._url("/healthz")) as response,
             ):
-                return got.status == 200 and isinstance(await got.json(), dict)
+                return response.status == 200 and isinstance(await response.json(), dict)
         except (*_CONNECTION_ERRORS, ValueError):
             return False
 
     async def get(self, path: str) -> Any:
-        """A document of the gateway's; raises what it says instead."""
+        """Return the JSON document at a path; raise the gateway's error, if any."""
         try:
             async with (
                 asyncio.timeout(REQUEST_TIMEOUT),
@@ -99,7 +98,7 @@ class GatewayClient:
                     if chunk["type"] in _FINAL_TYPES:
                         return
         except _CONNECTION_ERRORS:
-            pass  # told below, or mended
+            pass  # resumed or reported below
         if self._run_id is None:
             raise self._lost_error()
         async for chunk in self._resume_stream():
@@ -131,14 +130,14 @@ class GatewayClient:
             raise self._lost_error() from error
 
     async def _resume_stream(self) -> AsyncGenerator[ChunkJson]:
-        """What comes after the chunks that were seen, from whoever is there by now."""
-        print_note("The connection to the gateway broke; waiting for it to come back.")
-        pause, deadline = INITIAL_BACKOFF, monotonic() + self._reconnect_timeout
+        """Yield the chunks after the last seen one, reconnecting as needed."""
+        print_note("Lost the connection to the gateway. Reconnecting.")
+        backoff, deadline = INITIAL_BACKOFF, monotonic() + self._reconnect_timeout
         while True:
             try:
                 async with self._open_events() as response:
                     async for chunk in self._read_chunks(response):
-                        pause, deadline = INITIAL_BACKOFF, monotonic() + self._reconnect_timeout
+                        backoff, deadline = INITIAL_BACKOFF, monotonic() + self._reconnect_timeout
                         yield chunk
                         if chunk["type"] in _FINAL_TYPES:
                             return
@@ -147,9 +146,9 @@ class GatewayClient:
                     raise self._lost_error() from error
             if monotonic() > deadline:
                 raise self._lost_error()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, 2.0)
-            # It may have come back at another port.
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, 2.0)
+            # It may have restarted on another port.
             self._announcement = Announcement.read(self._home) or self._announcement
 
     async def _read_chunks(
@@ -164,17 +163,17 @@ class GatewayClient:
                     yield chunk
 
     async def _find_run(self, question: Question) -> int | None:
-        """The newest run that answers this, if it has not told us its number yet."""
-        where = self._url("/api/runs")
-        wanted = {"project_id": question.project_id, "limit": "20"}
+        """Return the newest open run of this question, before its id is known from the stream."""
+        url = self._url("/api/runs")
+        params = {"project_id": question.project_id, "limit": "20"}
         async with (
             asyncio.timeout(REQUEST_TIMEOUT),
-            self._session.get(where, params=wanted) as response,
+            self._session.get(url, params=params) as response,
         ):
             await _raise_for_status(response)
-            found = await response.json()
-        is_open = ("queued", "running", "waiting")
-        runs = [run for run in found["runs"] if run["status"] in is_open]
+            document = await response.json()
+        open_statuses = ("queued", "running", "waiting")
+        runs = [run for run in document["runs"] if run["status"] in open_statuses]
         return next(
             (run["id"] for run in runs if _is_same_question(question, run["question"])), None
         )
@@ -183,11 +182,11 @@ class GatewayClient:
     async def _post(
         self, path: str, body: Mapping[str, Any], read_timeout: float | None
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        said = {name: value for name, value in body.items() if value is not None}
+        payload = {name: value for name, value in body.items() if value is not None}
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=REQUEST_TIMEOUT, sock_read=read_timeout
         )
-        async with self._session.post(self._url(path), json=said, timeout=timeout) as response:
+        async with self._session.post(self._url(path), json=payload, timeout=timeout) as response:
             await _raise_for_status(response)
             yield response
 
@@ -201,9 +200,9 @@ class GatewayClient:
             ),
         ) as response:
             if response.status == 503:
-                raise aiohttp.ClientError  # on its way down, or up
+                raise aiohttp.ClientError  # shutting down or starting
             if response.status == 204:
-                raise self._lost_error()  # the run is over, though we never saw its end
+                raise self._lost_error()  # the run has ended, but we missed its last chunk
             await _raise_for_status(response)
             yield response
 
@@ -211,25 +210,25 @@ class GatewayClient:
         return self._announcement.url.rstrip("/") + path
 
     def _lost_error(self) -> DodonaError:
-        look = "dodona run list" if self._run_id is None else f"dodona run show {self._run_id}"
+        command = "dodona run list" if self._run_id is None else f"dodona run show {self._run_id}"
         return DodonaError(
-            f"the gateway at {self._announcement.url} does not answer any more.",
-            hint=f"What was asked goes on when it is back. See: {look}",
+            f"the gateway at {self._announcement.url} stopped responding.",
+            hint=f"The run continues when the gateway is back. See: {command}",
         )
 
 
 def _is_same_question(question: Question, listed: str) -> bool:
-    """Is it this one that is listed? There, long questions are cut short."""
+    """Compare a question with one from the list of runs, where long questions are truncated."""
     return question.question.strip().startswith(listed.strip().removesuffix("…"))
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse) -> None:
-    """Raise what a gateway says instead of an answer."""
+    """Raise the error in a gateway's response."""
     if response.status < 400:
         return
     text = await response.text(errors="replace")
     try:
-        told = json.loads(text)["error"]
+        error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
-        told = {"message": f"the gateway answers {response.status}.", "hint": text[:200]}
-    raise from_json(told)
+        error = {"message": f"the gateway responded with {response.status}.", "hint": text[:200]}
+    raise from_json(error)

@@ -1,6 +1,6 @@
-"""`gateway.json` in Dodona's folder: where the gateway of this machine's user listens.
+"""`gateway.json` in the home folder: the address of the user's running gateway.
 
-And which folders it uses: whoever started it may have told them to it alone, as `make run` does.
+It also names the gateway's folders: they may come from its environment only, as with `make run`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """`store` is the address for people: whoever uses another store means another gateway.
+    """The address and folders of a running gateway.
 
-    `vault` and `code` are the folders of the default project.
+    A command that uses another `store` must not use this gateway. `store` is the display form of
+    its URL, without a password. `vault` and `code` are the folders of the default project.
     """
 
     url: str
@@ -33,35 +34,35 @@ class Announcement:
 
     @classmethod
     def read(cls, home: Path) -> Self | None:
-        """What was announced by a process that is still there."""
+        """Return the announcement of a live process; None if there is none."""
         try:
-            told: dict[str, Any] = json.loads(
+            document: dict[str, Any] = json.loads(
                 (home / GATEWAY_FILE_NAME).read_text(encoding="utf-8")
             )
-            found = cls(
-                str(told["url"]),
-                int(told["pid"]),
-                str(told["store"]),
-                vault=str(told.get("vault", "")),
-                code=tuple(map(str, told.get("code", ()))),
+            announcement = cls(
+                str(document["url"]),
+                int(document["pid"]),
+                str(document["store"]),
+                vault=str(document.get("vault", "")),
+                code=tuple(map(str, document.get("code", ()))),
             )
-            is_local = urlsplit(found.url).hostname in _LOOPBACK
+            is_local = urlsplit(announcement.url).hostname in _LOOPBACK
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
-        return found if is_local and _is_alive(found.pid) else None
+        return announcement if is_local and _is_alive(announcement.pid) else None
 
     def write(self, home: Path) -> None:
-        """At once, for the user alone; it replaces that of an earlier process."""
+        """Write the file atomically, readable only by the user. Replaces an earlier one."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = home / f".{GATEWAY_FILE_NAME}.{os.getpid()}"
+        temporary = home / f".{GATEWAY_FILE_NAME}.{os.getpid()}"
         with suppress(FileNotFoundError):
-            beside.unlink()
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            temporary.unlink()
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(asdict(self), file)
-        beside.replace(home / GATEWAY_FILE_NAME)
+        temporary.replace(home / GATEWAY_FILE_NAME)
 
     def remove(self, home: Path) -> None:
-        """Unless another process has announced itself since."""
+        """Remove the file, unless another process has replaced it."""
         if Announcement.read(home) == self:
             with suppress(OSError):
                 (home / GATEWAY_FILE_NAME).unlink()
@@ -75,5 +76,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return False  # somebody else's by now
+        return False  # the pid now belongs to another user
     return True

@@ -1,4 +1,4 @@
-"""Asking without a gateway: the runs are driven here."""
+"""Client that runs the agent in this process, without a gateway."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Client(Protocol):
     """Asks one question at a time."""
 
     def stream(self, question: Question) -> AsyncGenerator[ChunkJson]:
-        """The chunks of the answer as they come, to the last one."""
+        """Yield the chunks of the answer as they arrive."""
         ...
 
     async def answer(self, question: Question) -> Mapping[str, Any]:
-        """The answer as one document; raises what the run ended with."""
+        """Return the answer as one document; raise the error of a failed run."""
         ...
 
     async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
-        """Allow a call that waits for a person, or refuse it."""
+        """Approve or deny a pending tool call."""
         ...
 
     async def cancel(self, question: Question) -> None:
-        """Ask for the end of the run that answers this question, durably."""
+        """Cancel the run of this question. The request survives a restart."""
         ...
 
 
 class InProcessClient:
-    """A Client of an Oracle in this process."""
+    """A `Client` of the agent in this process."""
 
     def __init__(self, api: AgentApi) -> None:
         self._oracle = api.oracle
@@ -54,7 +54,7 @@ class InProcessClient:
 
     async def cancel(self, question: Question) -> None:
         if self._run_id is None:
-            self._cancel_requested = True  # it is just being taken in
+            self._cancel_requested = True  # the question is still being submitted
         else:
             await self._oracle.cancel(LOCAL_USER, self._run_id)
 

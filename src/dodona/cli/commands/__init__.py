@@ -1,1 +1,1 @@
-"""The commands, each in a module that is imported on use."""
+"""The commands. Each module is imported on first use."""

@@ -1,4 +1,4 @@
-"""What `dodona doctor` looks at, a file for each part of an installation."""
+"""The checks of `dodona doctor`, one module per part of an installation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dodona.net.redactor import Redactor
 
 
 def run_local_checks(config: Config, credentials: Credentials) -> Iterator[Finding]:
-    """What this machine tells. It blocks."""
+    """Run the checks that need no network. Blocks."""
     yield from home.run_checks(config)
     yield from store.run_checks(config, credentials)
     yield from notes.run_checks(config)
@@ -21,7 +21,7 @@ def run_local_checks(config: Config, credentials: Credentials) -> Iterator[Findi
 async def run_remote_checks(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> AsyncIterator[Finding]:
-    """What others tell: the gateway, and those who serve models."""
+    """Run the checks that send requests: to the gateway and to model providers."""
     async for finding in gateway.run_checks(config, credentials):
         yield finding
     async for finding in models.run_checks(config, credentials, redactor):

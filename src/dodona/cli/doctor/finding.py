@@ -1,4 +1,4 @@
-"""What a look at one thing came to."""
+"""The result of one check, and fixes that several checks share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ STATE_MARKS: Final[dict[State, str]] = {"ok": "âœ“", "warning": "!", "wrong": "â
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`advice` says what to do. `mend` does it, where that is safe, and says what it did."""
+    """The result of one check.
+
+    `hint` says what to do. `fix` does it, where that is safe, and returns a description.
+    """
 
     name: str
     state: State
@@ -25,38 +28,45 @@ class Finding:
 
 
 def ok(name: str, message: str) -> Finding:
+    """Return a finding without a problem."""
     return Finding(name, "ok", message)
 
 
 def warning(name: str, message: str, hint: str, fix: Callable[[], str] | None = None) -> Finding:
+    """Return a finding that may need attention."""
     return Finding(name, "warning", message, hint, fix)
 
 
 def wrong(name: str, message: str, hint: str, fix: Callable[[], str] | None = None) -> Finding:
+    """Return a finding that must be fixed."""
     return Finding(name, "wrong", message, hint, fix)
 
 
 def chmod_fix(path: Path, mode: int) -> Callable[[], str]:
-    """Take away what others may do."""
+    """Return a fix that sets the mode of a path."""
 
-    def mend() -> str:
+    def fix() -> str:
         os.chmod(path, mode)
-        return f"{path} has mode {mode:03o} now."
+        return f"Set the mode of {path} to {mode:03o}."
 
-    return mend
+    return fix
 
 
 def remove_fix(path: Path) -> Callable[[], str]:
-    def mend() -> str:
-        path.unlink(missing_ok=True)
-        return f"{path} is removed."
+    """Return a fix that removes a file."""
 
-    return mend
+    def fix() -> str:
+        path.unlink(missing_ok=True)
+        return f"Removed {path}."
+
+    return fix
 
 
 def mkdir_fix(folder: Path) -> Callable[[], str]:
-    def mend() -> str:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return f"{folder} is made."
+    """Return a fix that creates a private folder."""
 
-    return mend
+    def fix() -> str:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return f"Created {folder}."
+
+    return fix

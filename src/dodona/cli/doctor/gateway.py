@@ -1,4 +1,4 @@
-"""The gateway: does one run, does it answer, who has its port?"""
+"""Checks of the gateway and its port."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from dodona.store.db.location import parse_location
 
 
 async def run_checks(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
-    announced = await asyncio.to_thread(Announcement.read, config.home)
-    if announced is not None:
-        yield await _check_announced(announced, config, credentials)
+    """Check the running gateway, or whether its port is free."""
+    announcement = await asyncio.to_thread(Announcement.read, config.home)
+    if announcement is not None:
+        yield await _check_announced(announcement, config, credentials)
         return
     file = config.home / GATEWAY_FILE_NAME
     if await asyncio.to_thread(file.exists):
-        said = f"{file} tells of a gateway that is gone."
-        yield warning("gateway", said, f"rm {file}", remove_fix(file))
+        message = f"{file} names a gateway that no longer runs."
+        yield warning("gateway", message, f"rm {file}", remove_fix(file))
     yield await asyncio.to_thread(_check_port, config)
 
 
@@ -34,8 +35,9 @@ async def _check_announced(
     where = f"{announcement.url}, process {announcement.pid}"
     async with gateway_client(announcement, config.home) as client:
         if not await client.is_reachable():
-            advice = f"Is process {announcement.pid} another program by now? rm {config.home / GATEWAY_FILE_NAME}"
-            return wrong("gateway", f"{where} does not answer.", advice)
+            file = config.home / GATEWAY_FILE_NAME
+            hint = f"If process {announcement.pid} is another program: rm {file}"
+            return wrong("gateway", f"{where} does not respond.", hint)
         try:
             await client.get("/readyz")
         except DodonaError as error:
@@ -45,20 +47,20 @@ async def _check_announced(
     except ConfigError:
         store = announcement.store
     if announcement.store != store:
-        said = f"{where} uses another store: {announcement.store}."
-        return warning("gateway", said, "Is it of another config?")
-    return ok("gateway", f"{where}, is ready")
+        message = f"{where} uses another store: {announcement.store}."
+        return warning("gateway", message, "Check whether it uses another config file.")
+    return ok("gateway", f"{where}, ready")
 
 
 def _check_port(config: Config) -> Finding:
     host, port = config.settings.gateway.host, config.settings.gateway.port
     if port == 0:
-        return ok("port", "any that is free")
+        return ok("port", "any free port")
     address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.create_server((address, port), family=family):
-            return ok("port", f"{port} of {address} is free; no gateway runs")
+            return ok("port", f"{port} on {address} is free; no gateway is running")
     except OSError as error:
-        said = f"{port} of {address} cannot be used: {error.strerror}."
-        return wrong("port", said, "End who has it, or set [gateway] port.")
+        message = f"{port} on {address} cannot be used: {error.strerror}."
+        return wrong("port", message, "Stop the program that uses it, or set gateway.port.")

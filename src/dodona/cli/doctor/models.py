@@ -1,4 +1,4 @@
-"""Models: is one chosen, and does its provider answer? Nothing is asked that is billed."""
+"""Checks of the chosen models and their providers. No billed request is sent."""
 
 from __future__ import annotations
 
@@ -23,35 +23,39 @@ from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
-TIMEOUT_SECONDS: Final = 5.0  # seconds
-_MAX_SKEW_SECONDS: Final = 120.0  # seconds by which two clocks may differ
+TIMEOUT_SECONDS: Final = 5.0
+_MAX_SKEW_SECONDS: Final = 120.0  # between our clock and the provider's
 
 
 async def run_checks(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> AsyncIterator[Finding]:
+    """Check the model of each agent, and its fallbacks."""
     async with HttpPool() as http:
-        chooser = ModelSelector(config, credentials, http=http, targets=default_targets(os.environ))
+        selector = ModelSelector(
+            config, credentials, http=http, targets=default_targets(os.environ)
+        )
         for agent in ("", *config.settings.agents):
             name = f"agents.{agent}" if agent else "agent"
             try:
-                choice = await chooser.choose(agent)
+                choice = await selector.choose(agent)
                 await asyncio.to_thread(
                     build_model, choice, http=http, redactor=redactor, counter=OfflineTokenCounter()
                 )
             except ConfigError as error:
                 yield wrong(name, error.message, error.hint)
                 continue
-            for link in choice.chain():
-                async for finding in check_reachable(name, link, http):
+            for each in choice.chain():
+                async for finding in check_reachable(name, each, http):
                     yield finding
 
 
 async def check_reachable(name: str, choice: ModelChoice, http: HttpPool) -> AsyncIterator[Finding]:
+    """Check that a provider responds and accepts the key, and compare its clock with ours."""
     if choice.provider not in PROVIDERS:
-        yield ok(name, f"{choice.provider}, which needs nobody")
+        yield ok(name, f"{choice.provider}, which needs no server")
         return
-    said = f"{choice.provider}, {choice.model}"
+    label = f"{choice.provider}, {choice.model}"
     try:
         async with (
             asyncio.timeout(TIMEOUT_SECONDS),
@@ -61,21 +65,22 @@ async def check_reachable(name: str, choice: ModelChoice, http: HttpPool) -> Asy
         ):
             status, date = response.status, response.headers.get("Date", "")
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        why = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
-        yield wrong(name, f"{said} cannot be reached: {why}.", "Look at the network.")
+        reason = "timeout" if isinstance(error, TimeoutError) else type(error).__name__
+        yield wrong(name, f"{label} cannot be reached: {reason}.", "Check the network.")
         return
     if status in (401, 403):
-        yield wrong(name, f"{said} refuses the key ({status}).", "Set another key.")
+        yield wrong(name, f"{label} rejects the key ({status}).", "Set another key.")
     elif status >= 500:
-        yield warning(name, f"{said} answers {status}.", "Try again later.")
+        yield warning(name, f"{label} responds with {status}.", "Try again later.")
     else:
-        yield ok(name, f"{said} answers")
+        yield ok(name, f"{label} responds")
     if (skew := _clock_skew(date)) > _MAX_SKEW_SECONDS:
-        yield warning("clock", f"it differs from {choice.provider}'s by {skew:,.0f} s.", "Set it.")
+        message = f"differs from the clock of {choice.provider} by {skew:,.0f} s."
+        yield warning("clock", message, "Set the clock.")
 
 
 def _models_url(choice: ModelChoice) -> str:
-    """Where its models are listed, which costs nothing."""
+    """Return the URL that lists models, a request that costs nothing."""
     row = PROVIDERS[choice.provider]
     base = (choice.base_url or row.base_url).rstrip("/")
     return f"{base}/v1/models" if row.wire == "anthropic" else f"{base}/models"

@@ -1,4 +1,4 @@
-"""Notes and code: can they be read, are their indexes whole, can changes be seen?"""
+"""Checks of notes and code: access, index integrity and file watches."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from dodona.core.errors import DodonaError
 from dodona.tools.vault.notes.files import walk_notes
 
 INOTIFY_FOLDER: Final = Path("/proc/sys/fs/inotify")
-_MAX_FOLDERS: Final = 100_000  # are counted
-_MAX_WATCH_SHARE: Final = 0.8  # of the watches there are, others need some too
+_MAX_FOLDERS: Final = 100_000  # counted at most
+_MAX_WATCH_SHARE: Final = 0.8  # of the available watches; other programs need some too
 
 
 def run_checks(config: Config) -> Iterator[Finding]:
+    """Run all checks of this module."""
     yield from check_indexes(config.home / "indexes")
-    usual = config.home / "vault"
-    if config.settings.vault.path is None and not usual.is_dir():
-        yield warning("vault", f"{usual} is not there yet.", "It is made on use.", mkdir_fix(usual))
+    default = config.home / "vault"
+    if config.settings.vault.path is None and not default.is_dir():
+        message = f"{default} does not exist yet."
+        yield warning("vault", message, "It is created on first use.", mkdir_fix(default))
         return
     try:
         folder = vault_folder(config)
@@ -44,41 +46,41 @@ def run_checks(config: Config) -> Iterator[Finding]:
 
 
 def check_indexes(folder: Path) -> Iterator[Finding]:
-    """They can be thrown away: what is damaged is made again when it is needed."""
+    """Check the index files. A damaged index can be removed: it is rebuilt when needed."""
     for file in sorted(folder.glob("*.db")) if folder.is_dir() else ():
         try:
             uri = f"file:{quote(str(file))}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
-                (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+                (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
-            found = str(error)
-        if found != "ok":
-            said = f"{file} is damaged: {found}."
-            yield warning("index", said, "It is made anew on use.", _remove_index_fix(file))
+            result = str(error)
+        if result != "ok":
+            message = f"{file} is damaged: {result}."
+            yield warning("index", message, "It is rebuilt on next use.", _remove_index_fix(file))
 
 
 def _remove_index_fix(file: Path) -> Callable[[], str]:
-    def mend() -> str:
+    def fix() -> str:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{file}{suffix}").unlink(missing_ok=True)
-        return f"{file} is removed; the next question makes it anew."
+        return f"Removed {file}; the next question rebuilds it."
 
-    return mend
+    return fix
 
 
 def check_watches(folders: list[Path], limits: Path) -> Iterator[Finding]:
-    """Linux watches folders, and of those a number: past it changes are not seen."""
+    """Check the inotify limit of Linux: above it, changes to files go unnoticed."""
     try:
-        most = int((limits / "max_user_watches").read_text())
+        limit = int((limits / "max_user_watches").read_text())
     except (OSError, ValueError):
-        return  # another system, which needs none
+        return  # not Linux: no such limit
     walked = (entry for folder in folders for entry in os.walk(folder))
     count = sum(1 for _ in islice(walked, _MAX_FOLDERS))
-    if count > most * _MAX_WATCH_SHARE:
+    if count > limit * _MAX_WATCH_SHARE:
         yield warning(
             "inotify",
-            f"{count:,} folders are to be watched, and {most:,} can be.",
+            f"{count:,} folders to watch, but only {limit:,} watches are available.",
             f"sysctl fs.inotify.max_user_watches={max(4 * count, 65_536)}",
         )
     else:
-        yield ok("inotify", f"{count:,} of {most:,} watches")
+        yield ok("inotify", f"{count:,} of {limit:,} watches")

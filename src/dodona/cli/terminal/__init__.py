@@ -1,1 +1,1 @@
-"""Output to a terminal, and input from it."""
+"""Terminal input and output."""

@@ -1,7 +1,7 @@
-"""The tree of a conversation in lines, the oldest first.
+"""Draw the tree of a conversation as text, oldest node first.
 
-Each branch that does not lead to the head is drawn under the node it leaves, indented; the way to
-the head goes on below it in its own column. Long stretches without anything to see are folded.
+A branch that does not lead to the head is drawn indented under the node it starts from; the path
+to the head continues below it in its own column. Long runs of plain nodes are folded.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.conversations.conversation_tree import TreeLink
 
 MAX_UNFOLDED: Final = 20  # more plain nodes in a row than this are folded
-_SHOWN_AT_ENDS: Final = 3  # of a folded stretch, at either end, that are shown
-_MAX_DEPTH: Final = 16  # levels of branches that are told apart
-_MIN_QUESTION_WIDTH: Final = 16  # columns of a question
+_SHOWN_AT_ENDS: Final = 3  # nodes shown at each end of a folded stretch
+_MAX_DEPTH: Final = 16  # branch levels with an indentation of their own
+_MIN_QUESTION_WIDTH: Final = 16  # columns
 
 _COLOURS: Final = {"head": "1;32", "names": "33", "aside": "2"}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A node; or `folded` of them; or, with neither, the root."""
+    """One line: a node, a number of `folded` nodes, or (with neither) the root."""
 
     level: int
     node_id: int | None = None
     folded: int = 0
-    is_fork: bool = False  # the first of a branch
+    is_fork: bool = False  # the first node of a branch
 
 
 def path_to(head_id: int | None, links: Iterable[TreeLink]) -> frozenset[int]:
-    """The head and all before it."""
+    """Return the head and all its ancestors."""
     parents = {link.id: link.parent_id for link in links}
-    found: set[int] = set()
-    at = head_id
-    while at in parents and at not in found:
-        found.add(at)
-        at = parents[at]
-    return frozenset(found)
+    path: set[int] = set()
+    node_id = head_id
+    while node_id in parents and node_id not in path:
+        path.add(node_id)
+        node_id = parents[node_id]
+    return frozenset(path)
 
 
 def layout_tree(
     links: Sequence[TreeLink], *, head_id: int | None, on_path: frozenset[int], fold: bool
 ) -> list[Line]:
-    """The lines of a tree, without what they say."""
+    """Return the lines of a tree, without their texts."""
     children = _children(links)
     lines = list(_walk_lines(children, on_path))
     if head_id is None or len(children.get(None, ())) > 1:
@@ -55,14 +55,14 @@ def layout_tree(
         return lines
     notable = {link.id for link in links if link.label is not None or link.is_open}
     shown = notable | {head_id}
-    plain_ = {each for each, below in children.items() if each not in shown and len(below) == 1}
-    return list(_fold_lines(lines, plain_))
+    plain = {each for each, below in children.items() if each not in shown and len(below) == 1}
+    return list(_fold_lines(lines, plain))
 
 
 def draw_lines(
     lines: Iterable[Line], nodes: Mapping[int, Mapping[str, Any]], *, width: int, colour: bool
 ) -> Iterator[str]:
-    """The lines with what is said there, none wider than the terminal."""
+    """Render the lines with their texts, none wider than `width`."""
     for line in lines:
         node = None if line.node_id is None else nodes.get(line.node_id)
         if line.folded:
@@ -70,23 +70,23 @@ def draw_lines(
             yield f"{_indent(line)}{text}"
         elif line.node_id is None:
             yield f"{_indent(line)}◇ root"
-        elif node is not None:  # else it was pruned while we looked
+        elif node is not None:  # None: pruned in the meantime
             yield _format_node(line, node, width=width, colour=colour)
 
 
 def _children(links: Sequence[TreeLink]) -> dict[int | None, list[int]]:
-    """By parent, the oldest first; what has lost its parent is at the root."""
-    known = {link.id for link in links}
-    found: dict[int | None, list[int]] = {}
+    """Group nodes by parent, oldest first. A node whose parent is missing belongs to the root."""
+    ids = {link.id for link in links}
+    children: dict[int | None, list[int]] = {}
     for link in links:
-        found.setdefault(link.parent_id if link.parent_id in known else None, []).append(link.id)
-    return found
+        children.setdefault(link.parent_id if link.parent_id in ids else None, []).append(link.id)
+    return children
 
 
 def _walk_lines(
     children: Mapping[int | None, list[int]], on_path: frozenset[int]
 ) -> Iterator[Line]:
-    # Not by recursion: conversations are longer than Python's stack.
+    # Iterative: conversations are deeper than Python's recursion limit.
     pending = _next_lines(children.get(None, []), Line(0), on_path)
     while pending:
         line = pending.pop()
@@ -95,7 +95,7 @@ def _walk_lines(
 
 
 def _next_lines(below: list[int], line: Line, on_path: frozenset[int]) -> list[Line]:
-    """What follows a line, to be taken from the end: first the branches, then what goes on."""
+    """Return the lines after this one as a stack: branches on top, the main path at the bottom."""
     if not below:
         return []
     main = next((each for each in below if each in on_path), below[-1])
@@ -155,7 +155,7 @@ def _indent(line: Line) -> str:
 
 
 def truncate(text: str, width: int) -> str:
-    """The text, cut to a number of columns of a terminal."""
+    """Cut a text to a number of terminal columns."""
     if _display_width(text) <= width:
         return text
     room, end = width - 1, 0
@@ -175,6 +175,6 @@ def _display_width(text: str) -> int:
     )
 
 
-def _colour_text(text: str, name: str, colour: bool) -> str:  # noqa: FBT001 - one of three, all short
+def _colour_text(text: str, name: str, colour: bool) -> str:  # noqa: FBT001 - private, three short arguments
     code = _COLOURS.get(name)
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text

@@ -1,4 +1,4 @@
-"""Lines that a person types, for code that must not wait for them."""
+"""Asynchronous line input from the terminal."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 
 
 class Keyboard:
-    """Reads standard input in a thread that nothing waits for: a run may end while it blocks.
+    """Reads standard input in a daemon thread, so that a run can end while the thread blocks.
 
-    It reads the descriptor, not `sys.stdin`, whose lock a blocked thread would hold at exit.
+    It reads the file descriptor, not `sys.stdin`: a blocked thread would hold its lock at exit.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Keyboard:
         threading.Thread(target=self._read_stdin, name="keyboard", daemon=True).start()
 
     async def read_line(self) -> str | None:
-        """The next line without its end; None when there are no more."""
+        """Return the next line without its newline; None at the end of input."""
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)
@@ -39,4 +39,4 @@ class Keyboard:
         try:
             self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
         except RuntimeError:
-            return  # the loop is closed: nobody reads any more
+            return  # the loop is closed

@@ -1,4 +1,4 @@
-"""How the command line speaks: to people in text, to programs in one JSON document."""
+"""Output of commands: text for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from dodona.net.redactor import Redactor
 
 
 def print_text(text: str = "", end: str = "\n") -> None:
-    """A line for people."""
+    """Print a line to standard output."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
 def print_note(text: str, end: str = "\n") -> None:
-    """A line beside the output: progress and warnings."""
+    """Print a line to standard error: progress and warnings."""
     sys.stderr.write(text + end)
     sys.stderr.flush()
 
 
 def print_json(value: Any) -> None:
-    """The one JSON document of a command."""
+    """Print the JSON document of a command."""
     print_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def format_columns(rows: Iterable[tuple[str, ...]]) -> str:
-    """Rows as aligned columns, the last as wide as it is."""
+    """Format rows as aligned columns. The last column is not padded."""
     lines = list(rows)
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     return "\n".join(
@@ -40,7 +40,7 @@ def format_columns(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def print_error(error: DodonaError, *, as_json: bool, redactor: Redactor) -> int:
-    """Tell the error without the secrets in it; the exit code that goes with it."""
+    """Print an error without secrets and return its exit code."""
     if as_json:
         print_json(redactor.scrub_all(errors.as_json(error)))
     else:

@@ -1,4 +1,4 @@
-"""How far a long command has come: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a long command: a bar on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from dodona.cli.terminal.output import print_note
 
-LINE_INTERVAL: Final = 2.0  # between two lines
+LINE_INTERVAL: Final = 2.0  # seconds between two lines
 
 
 class ProgressBar:
-    """The progress of one thing, on standard error. `show` may be called from any thread."""
+    """Shows the progress of one task on standard error. `update` is thread-safe."""
 
     def __init__(self, label: str) -> None:
         self._label = label

@@ -1,4 +1,4 @@
-"""An answer as people see it come: its text on standard output, all else beside it."""
+"""Show an answer as it streams: its text on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dodona.cli.terminal.output import print_note, print_text
 
 MAX_WIDTH: Final = 100
 
-# What would move the cursor, colour the screen or turn the direction of reading: an answer holds
-# what strangers wrote. Halves of characters cannot be written at all.
+# Characters that move the cursor, set colours or change the text direction: an answer may contain
+# untrusted text. Lone surrogates cannot be encoded at all.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIM: Final = "\x1b[2m{}\x1b[0m"
 
 
 class Screen:
-    """Shows the chunks of one answer. Nothing can be taken back, so what is dropped is said."""
+    """Shows the chunks of one answer. Printed text cannot be erased, so a restart prints a note."""
 
     def __init__(self, *, shows_thinking: bool = False) -> None:
         self._is_terminal = sys.stderr.isatty()
@@ -29,11 +29,12 @@ class Screen:
         self._shows_thinking = shows_thinking or self._is_terminal
         self._texts: list[tuple[int, str]] = []
         self._sources: list[tuple[int, str]] = []
-        self._is_line_open = False  # a line of the answer has not ended
-        self._is_thinking_open = False  # a line of thoughts has not ended
-        self.context_id: str | None = None  # to go on from, once the answer has ended
+        self._is_line_open = False  # the last line of the answer has no newline yet
+        self._is_thinking_open = False  # the last line of thinking has no newline yet
+        self.context_id: str | None = None  # set when the answer is complete
 
     def show(self, chunk: ChunkJson) -> None:
+        """Print one chunk."""
         match chunk["type"]:
             case "content":
                 self._print_content(chunk["seq"], strip_control_chars(chunk["content"]))
@@ -54,17 +55,18 @@ class Screen:
                 self._print_note(f"! {strip_control_chars(chunk['system_message'])}")
             case "approval":
                 self._print_note(
-                    f"? {_agent_prefix(chunk)}{chunk['name']} waits for you: {format_brief(chunk['reason'])}"
+                    f"? {_agent_prefix(chunk)}{chunk['name']} needs approval: "
+                    f"{format_brief(chunk['reason'])}"
                 )
             case "restart":
                 self._restart(chunk)
             case "done":
                 self._finish(chunk)
             case _:
-                pass  # nothing for people
+                pass  # not shown
 
     def close(self) -> None:
-        """End the line, whatever came."""
+        """End any open line."""
         self._end_line()
         self._end_thinking()
 
@@ -84,21 +86,21 @@ class Screen:
             self._is_thinking_open = not text.endswith("\n")
 
     def _print_note(self, text: str) -> None:
-        """A line beside the answer, which begins at the left even on the same screen."""
+        """Print a line to standard error. On a shared terminal, first end the answer's line."""
         self._end_thinking()
         if self._is_shared:
             self._end_line()
         print_note(self._dim(text))
 
     def _restart(self, chunk: ChunkJson) -> None:
-        kept = chunk["discard_after"]
-        is_dropped = any(seq > kept for seq, _ in self._texts)
-        self._texts = [known for known in self._texts if known[0] <= kept]
-        self._sources = [known for known in self._sources if known[0] <= kept]
+        last_seq = chunk["discard_after"]
+        has_discarded = any(seq > last_seq for seq, _ in self._texts)
+        self._texts = [each for each in self._texts if each[0] <= last_seq]
+        self._sources = [each for each in self._sources if each[0] <= last_seq]
         self._end_line()
-        self._print_note(f"! {strip_control_chars(chunk['reason'])} The run was taken up again.")
-        if is_dropped:
-            self._print_note("! The answer begins again:")
+        self._print_note(f"! {strip_control_chars(chunk['reason'])} The run was resumed.")
+        if has_discarded:
+            self._print_note("! The answer starts over:")
             text = "".join(text for _, text in self._texts)
             print_text(text, end="")
             self._is_line_open = bool(text) and not text.endswith("\n")
@@ -107,8 +109,8 @@ class Screen:
         self.close()
         self.context_id = chunk["context_id"]
         if self._sources:
-            listed = dict.fromkeys(text for _, text in self._sources)
-            print_text("\nSources:\n" + "\n".join(f"  {text}" for text in listed))
+            sources = dict.fromkeys(text for _, text in self._sources)
+            print_text("\nSources:\n" + "\n".join(f"  {text}" for text in sources))
         if self._is_terminal:
             used = f"{chunk['tokens_used']:,} tokens"
             self._print_note(
@@ -130,12 +132,12 @@ class Screen:
 
 
 def strip_control_chars(text: str) -> str:
-    """Text that a terminal shows and does not obey."""
+    """Remove control characters that a terminal would interpret."""
     return _UNPRINTABLE.sub("", text)
 
 
 def _agent_prefix(chunk: ChunkJson) -> str:
-    """Who made a call, if it was not the Oracle."""
+    """Name the subagent that made a call; empty for the main agent."""
     return f"{strip_control_chars(chunk['agent'])}: " if "agent" in chunk else ""
 
 
@@ -145,7 +147,7 @@ def _format_source(chunk: ChunkJson) -> str:
 
 
 def format_brief(value: Any) -> str:
-    """On one line that fits."""
+    """Format a value on one line, truncated to fit."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = strip_control_chars(" ".join(text.split()))
     return text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}…"

@@ -1,4 +1,4 @@
-"""A run under a debugger, steered from the keyboard."""
+"""Debug a tree run from the keyboard."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dodona.trees import Debugger, Outcome, Run
 from dodona.trees.runtime.program import Place
 from dodona.trees.tooling import show
 
-HELP = "enter: next node · c: go on · b: blackboard · t: tree · q: cancel the run"
+HELP = "enter: next node · c: continue · b: blackboard · t: tree · q: cancel the run"
 
 PROMPT = "(dodona) "
 
-# Text, and what ends it: a prompt does not end its line.
+# Takes a text and its line ending; a prompt has none.
 Write = Callable[[str, str], None]
 
 
 async def debug(run: Run, debugger: Debugger, task: asyncio.Task[Outcome], write: Write) -> None:
-    """Ask what to do wherever the run stops, until it has ended."""
+    """Prompt for a command at each pause until the run ends."""
     write(HELP, "\n")
     session = asyncio.create_task(_DebugSession(run, debugger, write).run_prompts())
     await asyncio.wait([session, task], return_when=asyncio.FIRST_COMPLETED)
@@ -40,32 +40,32 @@ class _DebugSession:
             await self._prompt_at(await self._debugger.wait_paused())
 
     async def _prompt_at(self, place: Place) -> None:
-        """Read words until one lets the run go on."""
+        """Read commands until one resumes the run."""
         self._write(f"at {place.path}   ({place.node.span})\n{PROMPT}", "")
         while not self._execute(await self._keyboard.read_line()):
             self._write(PROMPT, "")
 
     def _execute(self, line: str | None) -> bool:
-        """Do what the line says; True when the run goes on."""
-        word = line.strip() if line is not None else "end"
-        if word in ("", "n", "s"):
+        """Execute a command. Return True if it resumes or cancels the run."""
+        command = line.strip() if line is not None else "end"
+        if command in ("", "n", "s"):
             self._debugger.step()
-        elif word == "c":
+        elif command == "c":
             self._debugger.resume()
-        elif word == "q":
+        elif command == "q":
             self._run.cancel()
-        elif word == "end":
+        elif command == "end":
             self._debugger.breakpoints.clear()
             self._debugger.resume()
         else:
-            self._write(self._inspect(word), "\n")
+            self._write(self._inspect(command), "\n")
             return False
         return True
 
-    def _inspect(self, word: str) -> str:
-        if word == "b":
+    def _inspect(self, command: str) -> str:
+        if command == "b":
             board = self._run.board.snapshot()
             return json.dumps(board, indent=2, ensure_ascii=False, default=str)
-        if word == "t" and self._run.options.trace is not None:
+        if command == "t" and self._run.options.trace is not None:
             return show.as_ascii(self._run.tree, self._run.options.trace.statuses())
         return HELP

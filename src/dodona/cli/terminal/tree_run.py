@@ -1,4 +1,4 @@
-"""Running a tree from the command line: plainly, traced, live, or under a debugger."""
+"""Run a tree from the command line: plain, traced, live, or in the debugger."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def _flag(text: str) -> Parameter:
 
 @dataclass(frozen=True, slots=True)
 class TreeRunFlags:
-    """How a run is to be watched and limited."""
+    """How to observe and limit a tree run."""
 
-    trace: Annotated[bool, _flag("Show the ticks afterwards.")] = False
+    trace: Annotated[bool, _flag("Show the ticks after the run.")] = False
     live: Annotated[bool, _flag("Draw the tree while it runs.")] = False
-    step: Annotated[bool, _flag("Stop in front of every node.")] = False
+    step: Annotated[bool, _flag("Pause before every node.")] = False
     breakpoints: Annotated[
         tuple[str, ...],
         Parameter(
             name="--break",
             negative="",
             show_default=False,
-            help="Stop in front of this node, leaf or path.",
+            help="Pause before this node, leaf or path.",
         ),
     ] = ()
-    watchdog: Annotated[
-        float, Parameter(help="Seconds without progress after which a step is failed.")
-    ] = 60.0
+    watchdog: Annotated[float, Parameter(help="Seconds without progress before a step fails.")] = (
+        60.0
+    )
     globals: Annotated[
-        Path | None, Parameter(help="JSON file that keeps the global keys from run to run.")
+        Path | None, Parameter(help="JSON file that stores global keys between runs.")
     ] = None
 
 
 def run_tree(tree: Tree, values: Mapping[str, Any], flags: TreeRunFlags, *, as_json: bool) -> int:
-    """Run it and tell how it ended."""
+    """Run a tree, print its outcome and return the exit code."""
     debugger = None
     if flags.step or flags.breakpoints:
         debugger = Debugger(flags.breakpoints, step=flags.step)
@@ -90,7 +90,7 @@ def run_tree(tree: Tree, values: Mapping[str, Any], flags: TreeRunFlags, *, as_j
 
 
 def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: bool) -> int:
-    """Run it traced; show ticks and timings."""
+    """Run a tree, print its ticks and timings and return the exit code."""
     trace = Trace()
     run = Run(tree, values, Options(trace=trace, watchdog=Watchdog(60.0)))
     outcome = asyncio.run(_run_to_end(run))
@@ -110,18 +110,18 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
 
 
 async def _run_to_end(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
-    """Drive the run; Ctrl-C or SIGTERM cancels it, and its :finally still runs."""
+    """Run a tree to its end. Ctrl-C or SIGTERM cancels it, and its :finally still runs."""
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
-        loop.remove_signal_handler(number)  # a second one ends us at once
+        loop.remove_signal_handler(number)  # a second signal ends the process
         run.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     task = asyncio.create_task(run.execute())
     if run.options.debugger is not None:
-        # Beside the output when that is to be one JSON document.
+        # With --json, standard output holds only the JSON document.
         await debug(run, run.options.debugger, task, print_note if as_json else print_text)
     elif live:
         await _draw_live(run, task)
@@ -143,11 +143,11 @@ async def _draw_live(run: Run, task: asyncio.Task[Outcome]) -> None:
             await asyncio.wait([task], timeout=LIVE_INTERVAL)
 
 
-# -- telling ---------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------
 
 
 class _ChunkPrinter:
-    """Prints chunks as they come, until whoever reads them goes away."""
+    """Prints chunks as they arrive, until the reader closes the pipe."""
 
     def __init__(self) -> None:
         self._is_closed = False
@@ -161,7 +161,7 @@ class _ChunkPrinter:
         try:
             print_text(text)
         except BrokenPipeError:
-            self._is_closed = True  # the run goes on: it is not its fault
+            self._is_closed = True  # the run continues without output
 
 
 def _print_event(event: Event) -> None:
@@ -173,7 +173,7 @@ def _warn_unknown_keys(tree: Tree, values: Mapping[str, Any]) -> None:
     for key in values:
         near = did_you_mean(key, tree.run_schema.keys) if key not in tree.run_schema.keys else ""
         if near:
-            print_note(f"warning: key ':{key}' is in no schema. {near}")
+            print_note(f"warning: key ':{key}' is not in any schema. {near}")
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _print_outcome(tree: Tree, outcome: Outcome) -> None:
 
 
 def _format_value(value: Any) -> str:
-    """The value as a file would have it, on one line that fits."""
+    """Format a value as JSON on one line, truncated to fit."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}…"
 
@@ -207,7 +207,7 @@ def _format_value(value: Any) -> str:
 def _print_trace(trace: Trace, *, last: int) -> None:
     ticks = trace.ticks()
     if len(ticks) > last:
-        print_text(f"… {len(ticks) - last} ticks before")
+        print_text(f"… {len(ticks) - last} earlier ticks")
     for tick in ticks[-last:]:
         print_text(f"tick {tick.number} at {tick.at * 1_000:.1f} ms")
         for visit in _parents_first(tick.visits):
@@ -220,7 +220,7 @@ def _print_trace(trace: Trace, *, last: int) -> None:
 
 
 def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
-    """Parents are visited last; people read them first."""
+    """Reorder visits so that a parent precedes its children; the trace has it after them."""
     blocks: list[list[Visit]] = []
     for visit in visits:
         below: list[list[Visit]] = []
@@ -232,14 +232,13 @@ def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
 
 def _print_timings(trace: Trace) -> None:
     rows = sorted(trace.timings(), key=lambda timing: -timing.elapsed_seconds)[:15]
-    # The end of a path tells more than its beginning.
+    # The end of a path is more specific than its start.
     paths = [path if len(path) <= 60 else f"…{path[-59:]}" for path in (r.place.path for r in rows)]
     width = max(map(len, paths), default=4)
     print_text(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
     for row, path in zip(rows, paths, strict=True):
-        print_text(
-            f"{path.ljust(width)}  {row.visits:6}  {_format_duration(row.elapsed_seconds)}  {_format_duration(row.busy_seconds)}"
-        )
+        elapsed, busy = _format_duration(row.elapsed_seconds), _format_duration(row.busy_seconds)
+        print_text(f"{path.ljust(width)}  {row.visits:6}  {elapsed}  {busy}")
 
 
 def _format_duration(seconds: float) -> str:
@@ -284,10 +283,10 @@ def _timing_rows(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def load_leaves(paths: Iterable[Path]) -> None:
-    """Run each file, as an import does; what it raises is told with its line."""
+    """Execute each Python file, as an import does. An error names the file and line."""
     for path in paths:
         if not path.is_file():
-            raise LoadError(f"there is no file {path}.", hint="--leaves takes Python files.")
+            raise LoadError(f"file not found: {path}.", hint="--leaves takes Python files.")
         _execute(path)
 
 
@@ -295,7 +294,7 @@ def _execute(path: Path) -> None:
     name = f"dodona_leaves_{path.stem}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise LoadError(f"{path} is no Python file.", hint="--leaves takes Python files.")
+        raise LoadError(f"{path} is not a Python file.", hint="--leaves takes Python files.")
     module = module_from_spec(spec)
     sys.modules[name] = module
     folder = str(path.resolve().parent)
@@ -306,9 +305,9 @@ def _execute(path: Path) -> None:
         raise
     except (Exception, SystemExit) as error:
         raise LoadError(
-            f"the file cannot be loaded: {type(error).__name__}: {error}.",
+            f"cannot load the file: {type(error).__name__}: {error}.",
             where=SourceLocation(str(path), _error_line(error, path), 1),
-            hint="Mend it, then try again.",
+            hint="Fix the error and try again.",
         ) from error
     finally:
         sys.path.remove(folder)

@@ -1,1 +1,1 @@
-"""The data that packages share."""
+"""Data types that several packages share."""

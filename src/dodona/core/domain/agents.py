@@ -1,4 +1,4 @@
-"""Agents: who answers. Each has a name, and may have a soul, a prompt and tools of its own."""
+"""Agents: each has a name, and may have its own soul, system prompt and tools."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ DEFAULT_AGENT: Final = "oracle"
 
 
 class QueueMode(Enum):
-    """What becomes of messages of a session that come while one is answered."""
+    """How a session handles messages that arrive while another is being answered."""
 
-    QUEUE = "queue"  # one after the other
-    COLLECT = "collect"  # all that wait are answered at once
-    INTERRUPT = "interrupt"  # what runs is cancelled; the newest is answered
+    QUEUE = "queue"  # answer them one after the other
+    COLLECT = "collect"  # answer all queued messages together
+    INTERRUPT = "interrupt"  # cancel the current run and answer the newest message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDef:
-    """An agent as runs see it; which models answer for it, only `Models` knows.
+    """An agent as runs see it; only `Models` knows which models answer for it.
 
-    `tools` are the names of those that it may use; None allows all. `soul` is a text that comes
-    before all others, `system_prompt` stands in the place of the shipped prompt.
+    `tools` are the names of the tools that it may use; None allows all. `soul` is a text that
+    precedes all other instructions, `system_prompt` replaces the built-in prompt.
     """
 
     id: str
@@ -39,7 +39,7 @@ class AgentDef:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """All that there are now. Another object when one of them has changed."""
+    """All configured agents. A change of one of them creates a new object."""
 
     default: AgentDef = field(default_factory=lambda: AgentDef(id=DEFAULT_AGENT))
     others: Mapping[str, AgentDef] = field(default_factory=dict[str, AgentDef])

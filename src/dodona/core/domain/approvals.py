@@ -1,14 +1,16 @@
-"""The port of approvals: calls of tools that a person must allow."""
+"""Approvals: tool calls that a person must approve before they run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 
 class Decision(Enum):
+    """The state of an approval; every state except PENDING is final."""
+
     PENDING = "pending"
     APPROVED = "approved"
     DENIED = "denied"
@@ -17,7 +19,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApproval:
-    """`call_id` is unique within its run; `arguments` are shown to whoever decides."""
+    """`call_id` is unique within its run; `arguments` are shown to the person who decides."""
 
     run_id: int
     call_id: str
@@ -29,35 +31,10 @@ class NewApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval(NewApproval):
+    """A stored request and its decision; `decided_at` and `decided_by` are None while pending."""
+
     asked_at: float
     decision: Decision
     decided_at: float | None
     decided_by: str | None
-    note: str = ""  # what the person said to it
-
-
-class Approvals(Protocol):
-    """Another user's runs are not found."""
-
-    async def request(self, user_id: str, approval: NewApproval) -> Approval:
-        """Ask, once for each call: asked again it is the same, with what was decided meanwhile."""
-        ...
-
-    async def get(self, user_id: str, run_id: int, call_id: str) -> Approval: ...
-
-    async def decide(
-        self,
-        user_id: str,
-        run_id: int,
-        call_id: str,
-        *,
-        decision: Decision,
-        by: str,
-        note: str = "",
-    ) -> Approval:
-        """Decide, once. Conflict when it is decided otherwise already, or the run has ended."""
-        ...
-
-    async def pending(self, user_id: str) -> list[Approval]:
-        """What waits for a decision, of runs that have not ended, the oldest first."""
-        ...
+    note: str = ""  # the person's comment

@@ -1,28 +1,28 @@
-"""The audit log: who was turned away, and who changed what. It only grows, and never tells secrets.
+"""The audit log: rejected requests and administrative changes. Append-only, without secrets.
 
-Kinds: `auth` (a token was wrong, or missing), `denied` (a scope was missing), `limit` (too much was
-asked for), `budget` (money or tokens were used up), `admin` (something was changed for all).
+Kinds: `auth` (an invalid or missing token), `denied` (a missing scope), `limit` (a rate or size
+limit), `budget` (an exhausted budget), `admin` (a change that affects others).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from time import time
-from typing import Final, Protocol
+from typing import Final
 
 AUDIT_KINDS: Final = {
-    "auth": "A token was wrong or missing.",
-    "denied": "A token had not the scope that was needed.",
-    "limit": "Somebody asked too often, or for too much at once.",
-    "budget": "A budget was used up.",
-    "admin": "Something was changed: a token, a budget, a setting.",
+    "auth": "The token is missing or invalid.",
+    "denied": "The token lacks the required scope.",
+    "limit": "A rate limit or size limit was exceeded.",
+    "budget": "A budget is exhausted.",
+    "admin": "A token, a budget or a setting was changed.",
 }
 AUDIT_OUTCOMES: Final = ("refused", "done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """`what` is one line for people. `more` counts alike ones that were left out before this."""
+    """`what` is one line for people. `more` counts similar entries omitted before this one."""
 
     kind: str
     what: str
@@ -36,20 +36,11 @@ class AuditEntry:
 
     def __post_init__(self) -> None:
         if self.kind not in AUDIT_KINDS or self.outcome not in AUDIT_OUTCOMES or not self.what:
-            raise ValueError(f"no entry of an audit log: {self!r:.200}")
+            raise ValueError(f"invalid audit log entry: {self!r:.200}")
 
     @classmethod
     def for_admin(cls, what: str, *, user_id: str, address: str = "") -> AuditEntry:
-        """Something that was changed."""
+        """Create an entry for an administrative change."""
         return cls(
             kind="admin", what=what, outcome="done", user_id=user_id, address=address, at=time()
         )
-
-
-class Audit(Protocol):
-    def record(self, entry: AuditEntry) -> None:
-        """Write it down soon. It never waits and never raises; call it where the loop runs.
-
-        Of many alike from one place only some are kept, and counted: nobody fills the disk.
-        """
-        ...

@@ -1,4 +1,4 @@
-"""What calls of models cost: planned before, budgeted by line, recorded after."""
+"""Budgets and the cost of model calls: planned before a call, recorded after it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from dodona.core.ports.model import Usage
 
 T = TypeVar("T")
-# A function of a transaction, which only the store looks into.
+# A function that runs in a transaction; only the store knows the type of the transaction.
 Operation: TypeAlias = Callable[[Any], T]
 
-NANOS_PER_USD: Final = 1_000_000_000  # of a dollar
-ALL_TIME: Final = "-"  # as a period: from the beginning, and for ever
+NANOS_PER_USD: Final = 1_000_000_000
+ALL_TIME: Final = "-"  # the period of a budget that never resets
 
 
 class BudgetUnit(Enum):
@@ -28,15 +28,15 @@ class BudgetUnit(Enum):
         )
 
     def to_number(self, amount: int) -> int | float:
-        """In tokens or in dollars."""
+        """Convert an amount to tokens or dollars."""
         return amount if self is BudgetUnit.TOKENS else amount / NANOS_PER_USD
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetLine:
-    """One budget that a call falls under, and how much of it the call may use.
+    """A budget that a call counts towards, and the most that the call may use of it.
 
-    The period is part of the name (`2026-11-16`, `2026-11`, `-`), so nothing is ever reset.
+    The period is part of the key (`2026-11-16`, `2026-11`, `-`), so nothing is ever reset.
     """
 
     scope: str
@@ -48,7 +48,7 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimit:
-    """A ceiling as it is set: of each session, agent or user, or of this day or month."""
+    """A configured limit: per session, agent or user, or for the current day or month."""
 
     kind: str
     period: str
@@ -58,26 +58,26 @@ class BudgetLimit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What was used of a budget, and what calls on their way may still use."""
+    """The amount used of a budget, and the amount reserved for calls in progress."""
 
     scope: str
     period: str
     unit: BudgetUnit
-    ceiling: int  # when it was last asked for
+    ceiling: int  # as of the last reservation
     used: int
     reserved: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Money put aside for one call."""
+    """Tokens or money reserved for one call."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """A call as it was billed. `cost_estimate_usd` is None when the price is unknown."""
+    """A call as billed. `cost_estimate_usd` is None if the price is unknown."""
 
     user_id: str
     agent_id: str
@@ -97,13 +97,13 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """A call that is about to be made: by whom, of which model, how large at most.
+    """A call that is about to be made: user, agent, model and maximum size.
 
-    Outside a run it has an `owner`, the process that makes it: what it put aside is settled when
-    that has died.
+    Outside a run it has an `owner`, the process that makes the call: its reservation is settled
+    if that process dies.
 
-    `at` is in seconds since 1970, and decides the day and the month that pay. `fallbacks` are the
-    others that may answer instead, each a provider and its model.
+    `at` is in seconds since 1970 and selects the day and the month that are charged. `fallbacks`
+    are the other models that may answer, each as (provider, model).
     """
 
     user_id: str
@@ -122,56 +122,46 @@ class CallPlan:
 
     @property
     def models(self) -> tuple[tuple[str, str], ...]:
-        """All that may answer."""
+        """All models that may answer, as (provider, model)."""
         return ((self.provider, self.model), *self.fallbacks)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """What one model used."""
+    """The usage of one model."""
 
     provider: str
     model: str
     usage: Usage
 
 
-class Budgets(Protocol):
-    """What stands in the books."""
-
-    async def status(
-        self, limit: BudgetLimit, *, user_id: str | None, max_rows: int = 100
-    ) -> list[Budget]:
-        """The budgets under a limit, those that have used most first; a user's own, or all."""
-        ...
-
-
 class LimitSource(Protocol):
     def limits(self, at: float) -> tuple[BudgetLimit, ...]:
-        """What calls are held to at a time."""
+        """Return the limits that apply at a time."""
         ...
 
 
 class Meter(LimitSource, Protocol):
-    """Every call of a model passes it: reserved before, settled and recorded after."""
+    """Meters every model call: reserves before the call, settles and records after it."""
 
     def reserve(self, plan: CallPlan) -> Operation[Reservation]:
-        """Put aside the most that a call can use, or raise BudgetExceeded."""
+        """Reserve the most that a call can use, or raise BudgetExceeded."""
         ...
 
     def settle(
         self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
     ) -> Operation[bool]:
-        """Count what was used instead of what was put aside, and record it."""
+        """Replace the reservation with the actual usage, and record it."""
         ...
 
 
 def has_no_usage(usage: Usage) -> bool:
-    """Did the provider give no account?"""
+    """Whether the provider reported no usage."""
     return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)
 
 
 def period_bounds(period: str) -> tuple[datetime, datetime] | None:
-    """When a period begins and when the next one does; None for what never begins anew."""
+    """Return the start of a period and of the next one; None for a period that never resets."""
     if period == ALL_TIME:
         return None
     year, month, *day = map(int, period.split("-"))
@@ -185,11 +175,11 @@ def period_bounds(period: str) -> tuple[datetime, datetime] | None:
 
 
 def resets_at(period: str) -> datetime | None:
-    """When the next period begins."""
+    """Return the start of the next period; None for a period that never resets."""
     bounds = period_bounds(period)
     return None if bounds is None else bounds[1]
 
 
 def kind_of(scope: str) -> str:
-    """`user` of `user:ada`, as the config names it."""
+    """Return the kind of a scope as in the config: `user` for `user:ada`."""
     return scope.partition(":")[0]

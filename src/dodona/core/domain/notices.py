@@ -1,8 +1,8 @@
-"""The port of notices: what an agent and its user are told of events, at which point of a run.
+"""The port of notices: short texts about events for the model and the user, timed within a run.
 
-Subscribers make notices of events. A run has an inbox: it hears the events of the run, and is
-drained at the points of a turn. What it holds is JSON, so that a run that is resumed goes on with
-what it had not told yet.
+Subscribers turn events into notices. Each run has an inbox: it receives the events of the run and
+is drained at fixed points of a turn. Its state is JSON, so that a resumed run keeps the notices
+that it has not delivered yet.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from dodona.core.domain.budgets import Operation
 from dodona.core.events import Event, Severity
 
-EVENT_VARIABLES: Final = ("event", "payload")  # what conditions about an event may name
+EVENT_VARIABLES: Final = ("event", "payload")  # the variables of conditions about an event
 
 
 class InjectionPoint(Enum):
-    """Where in a turn a notice is put into the model's messages; IMMEDIATE is the next of them."""
+    """Where in a turn a notice is added to the model's messages; IMMEDIATE is the next point."""
 
     IMMEDIATE = "immediate"
     TURN_START = "turn_start"
@@ -28,17 +27,17 @@ class InjectionPoint(Enum):
 
 
 class DeferUntil(Enum):
-    """What a deferred notice waits for."""
+    """The trigger of a deferred notice."""
 
     TIME = "time"  # `at`, in seconds since 1970
     TOOL = "tool"  # a call of the tool `tool`, in any run
-    CONDITION = "condition"  # an event for which the CEL expression `condition` holds
+    CONDITION = "condition"  # an event that satisfies the CEL expression `condition`
     SESSION = "session"  # the next run
 
 
 @dataclass(frozen=True, slots=True)
 class Deferral:
-    """When a notice is due. Nothing else of it is set than what its moment names."""
+    """When a notice is due. Only the field that `until` names is set."""
 
     until: DeferUntil
     at: float | None = None
@@ -60,10 +59,10 @@ class Deferral:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What is told, once. `text` is for the model, `shown` for people.
+    """A text that is delivered once: `text` to the model, `user_text` to people.
 
-    `events` are the ids of what it tells of. A notice that `is_kept` stays with the exchange; of
-    limits nothing is kept. `stored` are the numbers of the kept notices that it delivers.
+    `events` are the ids of the events that it reports. A persistent notice is stored with the
+    exchange; notices about limits are not. `stored_ids` are the stored notices that it delivers.
     """
 
     subscriber: str
@@ -111,64 +110,64 @@ class Notice:
 
 
 class Inbox(Protocol):
-    """What one run has heard and not told yet. Nothing here blocks, and nothing raises."""
+    """The undelivered notices of one run. No method blocks or raises."""
 
     def receive(self, event: Event) -> None:
-        """Let the subscribers that want it make a notice of an event, or add it to one."""
+        """Pass an event to its subscribers, which create a notice or add to one."""
         ...
 
     def schedule(self, notices: Iterable[StoredNotice]) -> None:
-        """Tell these too, each when it is due, as if its event happened then."""
+        """Also deliver these notices, each when it is due, as if its event happened then."""
         ...
 
     def has_notices(self, *points: InjectionPoint) -> bool:
-        """Does anything wait for one of these points? Its time may not have come."""
+        """Whether a notice waits for one of these points. It may not be due yet."""
         ...
 
     def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
-        """Take what is due at these points, the most urgent first.
+        """Remove and return the notices that are due at these points, most urgent first.
 
         A batch is due when its window has passed or when it is full; with `is_last` always.
         """
         ...
 
     def as_json(self) -> Sequence[Any]:
-        """All that waits; what `restore` takes."""
+        """Return all undelivered notices, in the format of `restore`."""
         ...
 
     def restore(self, state: Sequence[Any]) -> None:
-        """Hold just this."""
+        """Replace the content of the inbox."""
         ...
 
 
 class Subscribers(Protocol):
-    """The subscribers there are now."""
+    """The currently loaded subscribers."""
 
     def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """An inbox of a user who has turned these off or on; core ones stay on.
+        """Create an inbox for a user's overrides; core subscribers cannot be disabled.
 
-        Whoever changes these collections changes what the inbox does.
+        Later changes to the two collections take effect in the inbox.
         """
         ...
 
     def list(self) -> Sequence[Mapping[str, Any]]:
-        """Each with id, name, description, events, core, enabled (by default) and file."""
+        """List them, each with id, name, description, events, core, enabled (by default), file."""
         ...
 
     def problems(self) -> Sequence[str]:
-        """What is wrong with files that were not taken."""
+        """Return the problems of files that could not be loaded."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNotice:
-    """An event to be told later, or in another session. The same `key` is kept once."""
+    """An event to deliver later, or in another session. The same `key` is stored once."""
 
     user_id: str
     project_id: str
     event: Event
     due: Deferral
-    run_id: int | None = None  # that it came from
+    run_id: int | None = None  # the run that created it
     key: str | None = None
 
 
@@ -184,13 +183,13 @@ class StoredNotice:
 
 
 def to_deferred_event(stored: StoredNotice) -> Event:
-    """The event of a notice that is to be told later, as a run hears of it."""
+    """Return the event of a stored notice, marked as deferred, as a run receives it."""
     due = {"id": stored.id, "due": stored.due.as_json(), "created_at": stored.created_at}
     return replace(stored.event, payload={**stored.event.payload, "deferred": due})
 
 
 def to_stored_notice(event: Event, due: Mapping[str, Any], project_id: str) -> StoredNotice:
-    """What `deferred` made an event of."""
+    """Return the stored notice of an event that `to_deferred_event` built."""
     payload = {name: value for name, value in event.payload.items() if name != "deferred"}
     return StoredNotice(
         id=due["id"],
@@ -204,24 +203,10 @@ def to_stored_notice(event: Event, due: Mapping[str, Any], project_id: str) -> S
 
 
 class NoticeLog(Protocol):
-    """Notices that outlive runs; another user's are not found."""
+    """Notices that outlive runs, as tools see them."""
 
     async def put(self, notice: NewNotice) -> StoredNotice: ...
 
     async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
-        """What was not delivered yet, the oldest first."""
-        ...
-
-    async def list(
-        self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
-    ) -> list[StoredNotice]:
-        """Delivered or not, the newest first."""
-        ...
-
-    async def dismiss(self, user_id: str, notice_id: int) -> StoredNotice:
-        """It need not be delivered any more."""
-        ...
-
-    def mark_delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
-        """Marks them as delivered, in whatever transaction it is done."""
+        """Return the undelivered notices, oldest first."""
         ...

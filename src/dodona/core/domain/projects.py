@@ -1,4 +1,4 @@
-"""Projects: where a user's notes and code are. Everybody has a `default` one."""
+"""Projects: the location of a user's notes and code. Every user has a `default` project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PROJECT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`settings` are the project's own; what they mean is not known here."""
+    """`settings` are those of the project; their meaning is defined elsewhere."""
 
     user_id: str
     id: str

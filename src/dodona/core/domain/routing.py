@@ -1,8 +1,8 @@
-"""Which agent answers a message: what bindings say of its channel, account, peer, guild and team.
+"""Routing: bindings select the agent for a message by channel, account, peer, guild and team.
 
-A binding matches when all that it sets is so in the message. Of those that match, the one whose
-highest field ranks highest decides: peer, guild, team, account, channel. Then the one that sets
-more, then the one that comes first.
+A binding matches if every field that it sets equals that of the message. Among the matches, the
+one with the most specific field wins: peer, guild, team, account, channel. Ties go to the binding
+that sets more fields, then to the first in the list.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ RouteLevel: TypeAlias = Literal["peer", "guild", "team", "account", "channel", "
 BINDING_FIELDS: Final[tuple[RouteLevel, ...]] = ("peer", "guild", "team", "account", "channel")
 _MASK_COUNT: Final = 1 << len(BINDING_FIELDS)
 
-_FieldValues: TypeAlias = tuple[str | None, ...]  # in the order of FIELDS
-_Table: TypeAlias = dict[Any, int]  # values that bindings set, and the place of the first that does
+_FieldValues: TypeAlias = tuple[str | None, ...]  # in the order of BINDING_FIELDS
+_Table: TypeAlias = dict[Any, int]  # values set by bindings, and the position of the first of them
 _Rank: TypeAlias = tuple[tuple[Callable[[_FieldValues], Any], _Table], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """What is None matches anything. `where` is its place in the config file."""
+    """A field that is None matches anything. `where` is the position in the config file."""
 
     agent_id: str
     channel: str | None = None
@@ -39,38 +39,39 @@ class Binding:
 
     @property
     def fields(self) -> tuple[RouteLevel, ...]:
-        """Those that it sets, the highest first."""
+        """The fields that it sets, most specific first."""
         return tuple(name for name in BINDING_FIELDS if getattr(self, name) is not None)
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
-        said = " and ".join(f"{name} {getattr(self, name)}" for name in self.fields)
-        return f"the binding{place} for {said}"
+        location = f" ({self.where})" if self.where else ""
+        conditions = " and ".join(f"{name} {getattr(self, name)}" for name in self.fields)
+        return f"the binding{location} for {conditions}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The agent that answers, and the binding that says so; None is the default."""
+    """The agent that answers, and the binding that selected it; None is the default."""
 
     agent_id: str
     binding: Binding | None = None
 
     @property
     def level(self) -> RouteLevel:
-        """The highest field by which it was found."""
+        """The most specific field that matched."""
         return self.binding.fields[0] if self.binding else "default"
 
     @property
     def explanation(self) -> str:
+        """Why this agent answers, for people."""
         if self.binding is None:
             return "no binding matches, so the default agent answers."
         return f"{self.binding} matches."
 
 
 class Router:
-    """The time to resolve does not depend on how many bindings there are.
+    """Resolves a message in a time that does not depend on the number of bindings.
 
-    Bindings that set the same fields share a table: of five fields there are 31 at most.
+    Bindings that set the same fields share a table: with five fields, there are at most 31.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Router:
         self.bindings = tuple(bindings)
         self.default_agent = default_agent
         tables = _build_tables(self.bindings)
-        # For each set of fields that a message may have: the ranks that are worth a look.
+        # For each set of fields that a message may have: the ranks that can match.
         self._ranks_by_mask = tuple(_build_ranks(tables, has) for has in range(_MASK_COUNT))
 
     def resolve(
@@ -91,30 +92,30 @@ class Router:
         guild: str | None = None,
         team: str | None = None,
     ) -> Route:
-        """Who answers a message of these."""
-        for place in self._matching_positions((peer, guild, team, account, channel)):
-            binding = self.bindings[place]
+        """Return the route of a message with these fields."""
+        for position in self._matching_positions((peer, guild, team, account, channel)):
+            binding = self.bindings[position]
             return Route(binding.agent_id, binding)
         return Route(self.default_agent)
 
     def candidates(self, **message: str | None) -> Iterator[Binding]:
-        """The best of each rank, the winner first: for who wants to know why."""
+        """Yield the best match of each rank, the winner first, to explain a route."""
         values = tuple(message.get(name) for name in BINDING_FIELDS)
-        return (self.bindings[place] for place in self._matching_positions(values))
+        return (self.bindings[position] for position in self._matching_positions(values))
 
     def _matching_positions(self, values: _FieldValues) -> Iterator[int]:
         for rank in self._ranks_by_mask[_mask(values)]:
             best = -1
             for pick, table in rank:
-                place = table.get(pick(values), -1)
-                if place >= 0 and (best < 0 or place < best):
-                    best = place
+                position = table.get(pick(values), -1)
+                if position >= 0 and (best < 0 or position < best):
+                    best = position
             if best >= 0:
                 yield best
 
 
 class LiveRouter:
-    """The router that is in force: another one takes its place while messages come in."""
+    """The current router, which can be replaced while messages arrive."""
 
     def __init__(self, router: Router | None = None) -> None:
         self._router = router or Router()
@@ -128,7 +129,7 @@ class LiveRouter:
 
 
 def _mask(values: _FieldValues) -> int:
-    """A bit for each field that is set; the highest field is the highest bit."""
+    """Return a bit for each field that is set; the most specific field is the highest bit."""
     mask = 0
     for value in values:
         mask = mask << 1 | (value is not None)
@@ -137,19 +138,19 @@ def _mask(values: _FieldValues) -> int:
 
 def _build_tables(bindings: Sequence[Binding]) -> dict[int, _Table]:
     tables: dict[int, _Table] = {}
-    for place, binding in enumerate(bindings):
+    for position, binding in enumerate(bindings):
         values = tuple(getattr(binding, name) for name in BINDING_FIELDS)
         mask = _mask(values)
         if not mask:
             raise ConfigError(
                 "a binding must set a field.", where=binding.where, hint="Like: channel = …"
             )
-        tables.setdefault(mask, {}).setdefault(_value_getter(mask)(values), place)
+        tables.setdefault(mask, {}).setdefault(_value_getter(mask)(values), position)
     return tables
 
 
 def _build_ranks(tables: dict[int, _Table], present: int) -> tuple[_Rank, ...]:
-    """The tables whose fields are all there, the highest rank first; within one, places decide."""
+    """Return the tables whose fields are all present, by rank; positions decide within a rank."""
     ranks: dict[tuple[int, int], list[tuple[Callable[[_FieldValues], Any], _Table]]] = {}
     for mask, table in tables.items():
         if mask & present == mask:
@@ -159,6 +160,6 @@ def _build_ranks(tables: dict[int, _Table], present: int) -> tuple[_Rank, ...]:
 
 
 def _value_getter(mask: int) -> Callable[[_FieldValues], Any]:
-    """What picks the values of these fields; for one field it is the value itself."""
+    """Return a function that picks the values of these fields; for one field, a single value."""
     highest = len(BINDING_FIELDS) - 1
     return itemgetter(*(at for at in range(len(BINDING_FIELDS)) if mask >> (highest - at) & 1))

@@ -1,7 +1,7 @@
-"""The port of rules: what an operator or user wants to happen when something happens.
+"""The port of rules: what an operator or a user wants to happen on an event.
 
-Rules decide, and do nothing themselves: what they want done is told as actions, and whoever drives
-the run does it. So a rule costs microseconds, and cannot harm the host.
+Rules only decide: they return actions, and the driver of the run carries them out. So a rule costs
+microseconds and cannot harm the host.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from dodona.core.domain.budgets import Operation
 from dodona.core.events import Event, Severity
 
-# Hook points by their names in rules; each is an event.
+# Hook points by their names in rules; each stands for an event type.
 HOOKS: Mapping[str, str] = {
     "on_query_start": "query.start",
     "on_turn_start": "agent.turn.start",
@@ -27,7 +26,7 @@ HOOKS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class NotifySelf:
-    """Tell the agent, as the tool notify_self does."""
+    """Send the agent a notice, as the tool notify_self does."""
 
     message: str
     priority: str = "normal"  # low, normal, high, critical
@@ -42,7 +41,7 @@ class LogMessage:
 
 @dataclass(frozen=True, slots=True)
 class SetState:
-    """Keep a value for the rule's pack, for this user, beyond the run."""
+    """Store a value for the rule's pack and this user, beyond the run."""
 
     key: str
     value: Any
@@ -57,24 +56,24 @@ class EmitEvent:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Refuse the call of a tool; the model sees the reason."""
+    """Refuse a tool call; the model sees the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequireApproval:
-    """Ask a person before the call is made; without an answer in time it is refused."""
+    """Ask a person before the call is made; without an answer in time it is denied."""
 
     reason: str
-    timeout_seconds: float | None = None  # None is the configured one
+    timeout_seconds: float | None = None  # None is the configured default
 
 
 @dataclass(frozen=True, slots=True)
 class RunTree:
-    """Let a tree decide: its text, and what it may take. It knows the context as `context`.
+    """Run a tree that decides: its source and its limits. The tree sees the context as `context`.
 
-    It sets `notify`, `deny` or `state` on its blackboard to have that done.
+    It requests an action by setting `notify`, `deny` or `state` on its blackboard.
     """
 
     name: str
@@ -93,7 +92,7 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RuleAction:
-    """A rule that fires, and what it wants; `pack` is whose state it may change."""
+    """An action of a rule that fired; `pack` is the pack whose state it may change."""
 
     rule: str
     pack: str
@@ -102,7 +101,7 @@ class RuleAction:
 
 @dataclass(frozen=True, slots=True)
 class RuleOverrides:
-    """What a user has decided about rules: turned on or off, and parameters by rule."""
+    """A user's choices about rules: enabled, disabled, and parameters by rule."""
 
     enabled: frozenset[str] = frozenset()
     disabled: frozenset[str] = frozenset()
@@ -112,10 +111,10 @@ class RuleOverrides:
 
 
 class RuleEngine(Protocol):
-    """The rules there are now. Nothing here blocks; a rule that goes wrong is logged."""
+    """The currently loaded rules. No method blocks; a failing rule is logged."""
 
     def listens_to(self, event_type: str) -> bool:
-        """Would any rule look at such an event? Asked before a context is made."""
+        """Whether any rule listens to this event type. Checked before a context is built."""
         ...
 
     def evaluate(
@@ -127,43 +126,24 @@ class RuleEngine(Protocol):
         state: Mapping[str, Mapping[str, Any]],
         fired_rules: frozenset[str] = frozenset(),
     ) -> Sequence[RuleAction]:
-        """The rules that fire, the most urgent first.
+        """Return the actions of the rules that fire, most urgent first.
 
-        `context` has turn, history, user, project, event and result; `state` is by pack. `fired`
-        are the rules that fired before in this run: one that fires once a run is not asked again.
+        `context` has turn, history, user, project, event and result; `state` is by pack.
+        `fired_rules` fired earlier in this run: a rule that fires once per run is skipped.
         """
         ...
 
     def list(self) -> Sequence[Mapping[str, Any]]:
-        """Each with id, pack, description, trigger, condition, action, priority, enabled (by
-        default), core, once, parameters {name: {type, default, min, max, description}} and file.
+        """List the rules, each with id, pack, description, trigger, condition, action, priority,
+        enabled (by default), core, once, file, and parameters as
+        {name: {type, default, min, max, description}}.
         """
         ...
 
     def problems(self) -> Sequence[str]:
-        """What is wrong with files that were not taken."""
+        """Return the problems of files that could not be loaded."""
         ...
 
     def check_parameters(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
-        """Raise NotFound for a rule that is not there, BadRequest for wrong parameters."""
-        ...
-
-
-class PackState(Protocol):
-    """What packs of rules keep for each user; also what the user has decided about them."""
-
-    async def all(self, user_id: str) -> Mapping[str, Mapping[str, Any]]:
-        """Values by pack and key."""
-        ...
-
-    async def put(self, user_id: str, pack: str, values: Mapping[str, Any]) -> None:
-        """Keep these; None forgets a key."""
-        ...
-
-    def put_operation(self, user_id: str, pack: str, values: Mapping[str, Any]) -> Operation[None]:
-        """The same, in whatever transaction it is done.
-
-        What is wrong with the values is told at once. In the transaction nothing is refused, for
-        others ride with it: keys that would be too many are not kept, and a warning is logged.
-        """
+        """Raise NotFound for an unknown rule, BadRequest for invalid parameters."""
         ...

@@ -1,19 +1,19 @@
-"""What calls came to, added up by day, agent, model, session or user."""
+"""Model usage, summed by day, agent, model, session or user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from dodona.core.errors import BadRequest
 
-_END_OF_TIME: Final = 1e12  # seconds since 1970: nobody has called anything by then
+_END_OF_TIME: Final = 1e12  # seconds since 1970: later than any call
 
 
 class GroupBy(Enum):
-    """What calls are put together by. Days are those of UTC."""
+    """The grouping of calls. Days are in UTC."""
 
     DAY = "day"
     AGENT = "agent"
@@ -24,10 +24,10 @@ class GroupBy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """Some calls together. `name` is what they share; of a model, its provider comes first.
+    """The sum of a group of calls. `name` is the group; a model's name follows its provider.
 
-    `cost_usd` is that of the calls whose price is known; `unpriced` are the others. What was
-    counted here, for the provider did not say, is `estimated`.
+    `cost_usd` covers the calls whose price is known, `unpriced_calls` counts the others.
+    `estimated_calls` are those whose usage the provider did not report.
     """
 
     name: tuple[str | None, ...]
@@ -44,7 +44,7 @@ class UsageTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageQuery:
-    """Whose calls, and when: from `since` on, before `until`; None is everybody's."""
+    """Which calls: those of a user (None for all users), from `since` until before `until`."""
 
     user_id: str | None
     since: float
@@ -52,20 +52,12 @@ class UsageQuery:
 
     @classmethod
     def from_days(cls, user_id: str | None, *, since: str | None, until: str | None) -> Self:
-        """From the beginning of a day to the end of another, both as in 2026-11-16."""
+        """Query from the start of a day to the end of another, both like 2026-11-16."""
         return cls(
             user_id=user_id,
             since=0.0 if since is None else _parse_midnight("since", since),
             until=_END_OF_TIME if until is None else _parse_midnight("until", until) + 86_400.0,
         )
-
-
-class UsageLog(Protocol):
-    async def total(self, query: UsageQuery) -> UsageTotals: ...
-
-    async def totals_by(self, query: UsageQuery, by: GroupBy, *, limit: int) -> list[UsageTotals]:
-        """Days from the newest on; of others those with most tokens first."""
-        ...
 
 
 def _parse_midnight(name: str, day: str) -> float:

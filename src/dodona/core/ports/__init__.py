@@ -1,1 +1,1 @@
-"""Protocols that have several implementations."""
+"""Protocols with several implementations."""

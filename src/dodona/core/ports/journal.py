@@ -1,4 +1,4 @@
-"""The seams between packages. A port enters only when two packages need it."""
+"""The ports of trees: key-value storage, and the journal of a run's steps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Protocol
 
 
 class KeyValueStore(Protocol):
-    """Values that outlive a run: a tree's global keys."""
+    """Values that outlive a run: the global keys of a tree."""
 
     async def get(self, keys: Iterable[str]) -> Mapping[str, Any]:
-        """The keys that have a value."""
+        """Return the keys that have a value."""
         ...
 
     async def put(self, changes: Mapping[str, Any]) -> None:
-        """All of these, or none."""
+        """Store all of the changes, or none."""
         ...
 
 
 class Effect(Enum):
-    """What running a step twice would do.
+    """The effect of running a step twice.
 
-    NONE: nothing · KEYED: nothing, given the same key · ONCE: it would happen twice.
+    NONE: harmless · KEYED: harmless with the same key · ONCE: it would happen twice.
     """
 
     NONE = "none"
@@ -31,12 +31,12 @@ class Effect(Enum):
     ONCE = "once"
 
 
-# Not frozen, for that costs a microsecond each: nobody changes them all the same.
+# Not frozen, because that costs a microsecond per object; treat them as immutable.
 @dataclass(slots=True)
 class StepStart:
-    """A step that is about to run. `request` is what is asked of it, as text.
+    """A step that is about to run. `request` is its input, as text.
 
-    A journal keeps a hash of the request, never the request.
+    A journal stores a hash of the request, never the request.
     """
 
     key: str
@@ -47,9 +47,9 @@ class StepStart:
 
 @dataclass(slots=True)
 class StepRecord:
-    """What a finished step left behind, enough to apply it again without running it.
+    """The result of a finished step, enough to replay it without running it.
 
-    `outcome_unknown`: it was begun before a crash, and nobody knows whether it happened.
+    `outcome_unknown`: the step began before a crash, and it is unknown whether it took effect.
     """
 
     leaf: str
@@ -64,17 +64,17 @@ class Journal(Protocol):
     """The steps of one run, by key (`loop[2]/tools[1]/execute`)."""
 
     def begin(self, start: StepStart) -> StepRecord | None:
-        """Note that the step starts; the record of it when it has been begun before.
+        """Record the start of a step; return its record if it began before.
 
-        Nothing is returned for a step that may run: a new one, or one that a crash cut and
-        that may be repeated.
+        Return None for a step that may run: a new one, or one that a crash interrupted and that
+        may be repeated.
         """
         ...
 
     def finish(self, key: str, record: StepRecord) -> None:
-        """Note what the step left. Values must be encoded before this returns."""
+        """Record the result of a step. Values must be encoded before this returns."""
         ...
 
     async def flush(self) -> None:
-        """Return when all that was noted is durable."""
+        """Return when all records are durable."""
         ...

@@ -1,11 +1,11 @@
-"""The port of language models: a request goes in, a stream of events comes out.
+"""The port of language models: send a request, receive a stream of events.
 
     async with model.stream(request) as stream:
         async for event in stream:
             ...
 
-Leaving the block closes the connection, also in mid-answer. The last event is `Done`; a stream
-that ends otherwise raises `ProviderError`.
+Leaving the block closes the connection, even mid-answer. The last event is `Done`; a stream
+that ends without one raises `ProviderError`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dodona.core.messages import AssistantText, Message, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether tools may be called, must be, or which one must: that of `name`."""
+    """Whether tools may be called, must be called, or which tool must be called (`name`)."""
 
     mode: Literal["none", "auto", "required", "named"]
     name: str = ""
@@ -33,9 +33,9 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of a model. `None` leaves a setting to the provider.
+    """One model call. `None` leaves a setting to the provider.
 
-    What a provider cannot do of it, it refuses; nothing is left out in silence.
+    A provider rejects what it does not support; nothing is ignored silently.
     """
 
     messages: tuple[Message, ...]
@@ -43,13 +43,13 @@ class ModelRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     thinking: bool = False
-    cache_key: str = ""  # the same for requests that share a prefix: routes to a warm cache
-    allow_restart: bool = False  # may an answer begin anew after some of it was shown?
-    stop: tuple[str, ...] = ()  # texts before which the answer ends
+    cache_key: str = ""  # the same for requests with a common prefix: routes to a warm cache
+    allow_restart: bool = False  # may the answer start again after parts of it were shown?
+    stop: tuple[str, ...] = ()  # stop sequences
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None  # may one answer call several tools?
-    response_format: Mapping[str, Any] | None = None  # OpenAI's own JSON of it
-    # Awaited when an attempt came to nothing, before this model makes another: it may refuse that.
+    response_format: Mapping[str, Any] | None = None  # in OpenAI's JSON format
+    # Awaited after a failed attempt, before the next one: it may raise to prevent a retry.
     on_retry: Callable[[FailedAttempt, Model], Awaitable[None]] | None = field(
         default=None, compare=False
     )
@@ -57,11 +57,11 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call used. Unlike on the wires, the numbers mean the same for every provider.
+    """The usage of a call. Unlike in the wire formats, the numbers mean the same for all providers.
 
     `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
-    `wire` is the provider's own account, untouched. `estimated`: it left something out, which was
-    counted here, or is to be filled in by whoever knows.
+    `wire` is the provider's own report, unchanged. `estimated`: the report was incomplete, and the
+    missing numbers are estimated here or to be filled in by the caller.
     """
 
     input_tokens: int = 0
@@ -69,7 +69,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
-    cost_usd: float | None = None  # only as the provider says it; never computed here
+    cost_usd: float | None = None  # only as the provider reports it; never computed here
     wire: Mapping[str, Any] = field(default_factory=dict[str, Any])
     estimated: bool = False
 
@@ -80,7 +80,7 @@ class FinishReason(Enum):
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
     LENGTH = "length"
-    REFUSAL = "refusal"  # the provider's filter, or the model declined
+    REFUSAL = "refusal"  # the provider's filter blocked it, or the model declined
     OTHER = "other"
 
 
@@ -96,24 +96,24 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a call's arguments: a sign of life. Whole calls are in `Done.message`."""
+    """A piece of a call's arguments, as a sign of progress. `Done.message` has complete calls."""
 
     index: int
     name: str
     text: str
-    id: str = ""  # of the call, once the provider has told it
+    id: str = ""  # of the call, once the provider has sent it
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The answer begins anew, from another model perhaps: drop what this stream gave so far."""
+    """The answer starts again, perhaps from another model: discard this stream's events so far."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A try that came to nothing, and why. What it used was used, and is billed."""
+    """A failed attempt and the reason. Its usage counts and is billed."""
 
     provider: str
     model: str
@@ -124,16 +124,16 @@ class FailedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The whole answer, and who gave it; `attempts` are the tries before it.
+    """The complete answer and the model that gave it; `attempts` failed before.
 
-    `usage` is the answer's own; each attempt has its own too.
+    `usage` covers this answer only; each attempt has its own.
     """
 
     finish: FinishReason
     message: AssistantText
     usage: Usage
     provider: str
-    model: str  # as the provider calls what answered
+    model: str  # the provider's name for it
     wire_finish: str = ""
     attempts: tuple[FailedAttempt, ...] = ()
 
@@ -146,7 +146,7 @@ class ModelStream(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What the provider has accounted for so far: the best there is of a call cut short."""
+        """Usage reported so far: the best available number for an interrupted call."""
         ...
 
     def __aiter__(self) -> Self: ...
@@ -155,7 +155,7 @@ class ModelStream(Protocol):
 
 
 class Model(Protocol):
-    """A provider and one of its models. `stream` may be called any number of times at once."""
+    """A model of a provider. `stream` may be called concurrently."""
 
     @property
     def provider(self) -> str: ...
@@ -167,14 +167,14 @@ class Model(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens as the named model would."""
+    """Counts tokens as a given model would."""
 
     def count(self, text: str, model: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model, and how it is to be asked; `fallbacks` are the others that may answer instead."""
+    """A model and its settings; `fallbacks` are the other models that may answer."""
 
     model: Model
     context_size: int
@@ -184,8 +184,8 @@ class ChosenModel:
 
 
 class Models(Protocol):
-    """The models there are."""
+    """The configured models."""
 
     async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
-        """The model of this name, or the one that answers for an agent, or for the default one."""
+        """Choose a model by name, or the model of an agent, or that of the default agent."""
         ...

@@ -1,4 +1,4 @@
-"""The port of tools: what an agent can do, each by a name and a schema."""
+"""The port of tools: functions that an agent can call, each with a name and a schema."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceReference:
-    """Where something that a tool returned is to be found; `lines` as in 3–9.
+    """Where a result of a tool was found; `lines` is like 3–9.
 
-    `path` is what an answer cites: a note's or file's path, `thread:12#34` for an entry, a URL.
-    `version` is that of the note or file when it was read: by it a change is noticed.
+    `path` is the citation in an answer: the path of a note or file, `thread:12#34` for an entry, or
+    a URL. `version` is that of the note or file when it was read, to detect later changes.
     """
 
     path: str
@@ -54,7 +54,7 @@ class SourceReference:
 
     @classmethod
     def from_json(cls, data: Mapping[str, str]) -> SourceReference:
-        """What `as_json` made, also before there were kinds and versions."""
+        """Rebuild a reference from `as_json`, including old ones without kind and version."""
         return cls(
             data["path"],
             data.get("title", ""),
@@ -67,10 +67,10 @@ class SourceReference:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """For whom a call is made, and by which agent.
+    """The user, project and agent for which a tool is called.
 
-    `key` is the same when it is made again after a crash. `allowed_urls` are the only addresses
-    that may be fetched: those that the user typed or a search returned; None allows any.
+    `key` stays the same when the call is repeated after a crash. Only `allowed_urls` may be
+    fetched: URLs that the user typed or a search returned; None allows any.
     """
 
     user_id: str
@@ -82,11 +82,10 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What goes back to the model, and what the user may want to look at.
+    """The result of a tool: text for the model, and sources for the user.
 
-    `entries` is how many things a list or a log holds, `scores` are those of a search's hits, the
-    best first: by them it is decided whether somebody should sum the result up. `events` are heard
-    by the run.
+    `entry_count` is the number of items in a list or log, `scores` are those of search hits, best
+    first: they decide whether the result is summarised. `events` are emitted in the run.
     """
 
     text: str
@@ -97,7 +96,7 @@ class ToolOutput:
 
 
 class Tool(Protocol):
-    """One capability. It raises ToolFailed when it cannot, ToolRetry when it was asked wrongly."""
+    """One capability. Raises ToolFailed if it fails, ToolRetry if the call was invalid."""
 
     @property
     def spec(self) -> ToolSpec: ...
@@ -115,22 +114,22 @@ class Tool(Protocol):
 
     @property
     def origin(self) -> Origin:
-        """Who wrote what it returns."""
+        """Who wrote the text that it returns."""
         ...
 
     @property
     def timeout_seconds(self) -> float: ...
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        """Do it. The arguments fit the schema of `spec`."""
+        """Run the tool. The arguments have been validated against `spec`."""
         ...
 
 
 class Toolbox(Protocol):
-    """The tools there are."""
+    """The registered tools."""
 
     def specs_for(self, agent: str) -> tuple[ToolSpec, ...]:
-        """Those of an agent, in an order that does not change."""
+        """Return the tools of an agent, in a stable order."""
         ...
 
     def find(self, name: str) -> Tool | None: ...
@@ -138,7 +137,7 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResult:
-    """The result of a call, what it was called with, and how long it took."""
+    """The result of a tool call, its arguments and its duration."""
 
     result: ToolResult
     duration_ms: int
@@ -151,7 +150,7 @@ class ToolCallResult:
 
 
 class CallTool(Protocol):
-    """Calls a tool as an agent's model asked. Raises nothing but cancellation."""
+    """Runs a tool call of an agent's model. Raises nothing except cancellation."""
 
     async def __call__(
         self, call: ToolCall, *, agent: str, context: ToolContext

@@ -1,4 +1,4 @@
-"""The JSON object that a request brings."""
+"""JSON bodies of requests."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _BYTE_OFFSET = re.compile(r" \(byte ([0-9]+)\)$")
 
 
 async def read_json(receive: Receive) -> dict[str, Any]:
-    """The object; how large it may be is the guard's business."""
+    """Return the JSON object in a body. The middleware limits its size."""
     return parse_json(await _read_bytes(receive))
 
 
 def parse_json(body: bytes, label: str = "the body") -> dict[str, Any]:
-    """The object in these bytes; `what` they are is said in errors."""
+    """Return the JSON object in these bytes. Errors call them `label`."""
     try:
         value = msgspec.json.decode(body)
-    except msgspec.DecodeError as wrong:
-        raise _malformed_error(body, str(wrong), label) from None
+    except msgspec.DecodeError as error:
+        raise _malformed_error(body, str(error), label) from None
     except UnicodeDecodeError:
-        raise BadRequest(f"{label} is not UTF-8.", hint="Send JSON as UTF-8.") from None
+        raise BadRequest(f"{label} is not UTF-8.", hint="Encode the JSON as UTF-8.") from None
     except RecursionError:
         raise BadRequest(f"{label} is nested too deeply.") from None
     if not isinstance(value, dict):
-        raise BadRequest(f"{label} must be a JSON object.", hint='Send something like {"…": …}.')
+        raise BadRequest(f"{label} must be a JSON object.", hint='For example: {"…": …}.')
     return cast("dict[str, Any]", value)
 
 
@@ -46,12 +46,12 @@ async def _read_bytes(receive: Receive) -> bytes:
 
 
 def _malformed_error(body: bytes, reason: str, label: str) -> BadRequest:
-    found = _BYTE_OFFSET.search(reason)
-    place = int(found[1]) if found else len(body)
-    before = body[:place].decode(errors="replace")
+    match = _BYTE_OFFSET.search(reason)
+    offset = int(match[1]) if match else len(body)
+    before = body[:offset].decode(errors="replace")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    why = _BYTE_OFFSET.sub("", reason).removeprefix("JSON is malformed: ")
+    problem = _BYTE_OFFSET.sub("", reason).removeprefix("JSON is malformed: ")
     return BadRequest(
-        f"{label} is no JSON: {why} (line {line}, column {column}).",
+        f"{label} is not valid JSON: {problem} (line {line}, column {column}).",
         where=SourceLocation(label.removeprefix("the "), line, column),
     )

@@ -1,10 +1,12 @@
-"""Errors as OpenAI's clients know them: by status, each raises an exception of its own.
+"""Errors in OpenAI's format.
+
+The status decides which exception OpenAI's clients raise:
 
     400 BadRequestError · 401 AuthenticationError · 403 PermissionDeniedError · 404 NotFoundError
     409 ConflictError · 429 RateLimitError · 5xx InternalServerError
 
-These clients ask again by themselves after a 409, a 429 and a 5xx. What has cost something, or may
-have had effects, must not be repeated unasked: they are told so.
+These clients retry automatically after a 409, a 429 and a 5xx. A request that may have cost tokens
+or had effects must not be repeated automatically: the header x-should-retry prevents it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _ERROR_TYPES: Final = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
-# These came before anything was begun.
+# These are raised before any work starts.
 _RETRYABLE_CODES: Final = frozenset({"too_many_requests", "overloaded", "queue_full"})
 _PROVIDER_STATUSES: Final = {
     ProviderErrorKind.REJECTED: 400,
@@ -31,7 +33,7 @@ _PROVIDER_STATUSES: Final = {
 
 
 class InvalidParameter(BadRequest):
-    """A member of the request; `param` is its path, as `messages[2].content`."""
+    """A field of the request is invalid. `param` is its path, such as `messages[2].content`."""
 
     def __init__(self, message: str, *, param: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -39,47 +41,50 @@ class InvalidParameter(BadRequest):
 
 
 class UnknownModel(NotFound):
+    """The request names a model that does not exist."""
+
     code = "model_not_found"
     param = "model"
 
 
 class AnswerRestarted(DodonaError):
-    """The model began its answer anew, otherwise; a stream cannot take back what it has sent."""
+    """The model restarted with a different answer, and a stream cannot retract sent text."""
 
     code = "answer_restarted"
     http_status = 502
 
 
 def is_openai_path(path: str) -> bool:
-    """Are errors at this path told in OpenAI's shape?"""
+    """Whether errors at this path use OpenAI's format."""
     return path.startswith(PATH_PREFIX)
 
 
 def error_schema_at(path: str) -> str:
-    """The name of the schema that errors at this path have."""
+    """Return the name of the schema of errors at this path."""
     return "V1Error" if is_openai_path(path) else "Error"
 
 
 def status_of(error: DodonaError) -> int:
-    """What a provider says of the request is the client's business, as if it had asked there."""
+    """Return the HTTP status. A provider's verdict on the request keeps the provider's status."""
     if isinstance(error, ProviderError):
         return _PROVIDER_STATUSES.get(error.kind, error.http_status)
     return error.http_status
 
 
 def headers_of(error: DodonaError) -> dict[str, str]:
+    """Return the headers that stop clients from retrying unsafe requests."""
     return {} if error.code in _RETRYABLE_CODES else {"x-should-retry": "false"}
 
 
 def as_openai(error: DodonaError) -> dict[str, Any]:
-    """The one shape that errors have under /v1, also within a stream."""
+    """Return an error in the format used under /v1, also inside streams."""
     status = status_of(error)
-    usual = "server_error" if status >= 500 else "invalid_request_error"
+    default_type = "server_error" if status >= 500 else "invalid_request_error"
     problems = error.problems()
     return {
         "error": {
             "message": " ".join(_format_problem(problem) for problem in problems),
-            "type": _ERROR_TYPES.get(status, usual),
+            "type": _ERROR_TYPES.get(status, default_type),
             "param": getattr(problems[0], "param", None),
             "code": _error_code(error),
         }

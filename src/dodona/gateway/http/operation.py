@@ -1,6 +1,6 @@
-"""One thing a client can do: where, with what, and what comes of it.
+"""API operations: path, method, parameters and responses.
 
-The routes and the OpenAPI document are both made from these: neither knows more than the other.
+Both the routes and the OpenAPI document are built from these, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError, did_you_mean
 from dodona.gateway.errors import TooManyRequests
-from dodona.gateway.http import openai_errors as v1
+from dodona.gateway.http.openai_errors import error_schema_at
 from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.security.auth import audit_rejection, check_run_quota
@@ -31,9 +31,9 @@ TOKEN_SCHEME = "token"
 
 @dataclass(frozen=True, slots=True)
 class ResponseSpec:
-    """An answer that is no error: what it means, and its schema's name.
+    """A success response and the name of its schema.
 
-    `events` is the schema of what comes instead when a client wants a stream.
+    `event_schema` is the schema of the events if the client requests a stream instead.
     """
 
     summary: str
@@ -44,10 +44,11 @@ class ResponseSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """`errors` are the statuses this one can fail with, beside those that every one can.
+    """`errors` are its error statuses, in addition to those of every operation.
 
-    `scope` is what a token needs: by default `read` to look and `chat` for all else; empty for
-    what any token will do. What is `is_open` needs none. What `asks` begins a run.
+    `scope` is the scope that a token needs: by default `read` for GET and `chat` for the rest;
+    empty if any token will do. A public operation needs no token. `starts_run` checks the quota of
+    open runs first.
     """
 
     method: str
@@ -65,7 +66,7 @@ class Operation:
 
     @property
     def required_scope(self) -> str:
-        """The scope that a token needs; empty if none."""
+        """The scope that a token needs; empty if any token will do."""
         if self.scope is not None or self.is_public:
             return self.scope or ""
         return "read" if self.method in ("GET", "HEAD") else "chat"
@@ -76,12 +77,13 @@ class Operation:
         return rest[0].partition(".")[0] if first == "api" else first or "page"
 
     async def respond(self, request: Request, state: GatewayState) -> Response:
+        """Authorize the caller, read the parameters and run the handler."""
         if not self.is_public:
             await self._authorize(request, state)
         return await self.handle(ApiRequest(request, state, self.read_parameters(request)))
 
     async def _authorize(self, request: Request, state: GatewayState) -> None:
-        """Refuse a caller who may not do this, and have it on record."""
+        """Raise if the caller lacks the scope or a quota, and record it in the audit log."""
         caller = caller_of(request)
         try:
             if self.required_scope:
@@ -93,54 +95,54 @@ class Operation:
             raise
 
     def read_parameters(self, request: Request) -> dict[str, Any]:
-        """The values of the parameters. One that we do not know may be one mistyped."""
-        wrong = [*self._query_errors(request)]
+        """Return the parameter values. An unknown parameter is an error: it may be a typo."""
+        errors = [*self._query_errors(request)]
         values: dict[str, Any] = {}
-        for known in self.parameters:
-            given = _raw_value(request, known)
-            values[known.name] = known.default
+        for parameter in self.parameters:
+            text = _raw_value(request, parameter)
+            values[parameter.name] = parameter.default
             try:
-                if given is not None:
-                    values[known.name] = known.parse(given)
-            except BadRequest as mistake:
-                wrong.append(mistake)
-        if wrong:
-            raise BadRequest.combine(wrong)
+                if text is not None:
+                    values[parameter.name] = parameter.parse(text)
+            except BadRequest as error:
+                errors.append(error)
+        if errors:
+            raise BadRequest.combine(errors)
         return values
 
     def as_openapi(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        """Return the OpenAPI operation object."""
+        document: dict[str, Any] = {
             "operationId": self.name,
             "summary": self.summary,
             "tags": [self.group],
             "responses": {
                 **_success_responses(self.responses),
-                **_error_responses(sorted(self._error_statuses()), v1.error_schema_at(self.path)),
+                **_error_responses(sorted(self._error_statuses()), error_schema_at(self.path)),
             },
-            # On this machine none is needed, hence the empty one.
+            # The empty entry makes the token optional: local requests need none.
             "security": []
             if self.is_public
             else [{}, {TOKEN_SCHEME: [self.required_scope] if self.required_scope else []}],
         }
         if self.parameters:
-            found["parameters"] = [each.as_openapi() for each in self.parameters]
+            document["parameters"] = [each.as_openapi() for each in self.parameters]
         if self.body:
-            found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
-        return found
+            document["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
+        return document
 
     def _error_statuses(self) -> set[int]:
-        """Those of errors: the door's too, which looks at everybody and at every body."""
-        brings_body = self.method in ("POST", "PUT", "PATCH")
+        """All error statuses, including those of the middleware."""
+        has_body = self.method in ("POST", "PUT", "PATCH")
         always = (403, 429, 500, 503, *(() if self.is_public else (401,)))
-        return {*self.errors, *always, *((408, 413, 415) if brings_body else ())}
+        return {*self.errors, *always, *((408, 413, 415) if has_body else ())}
 
     def _query_errors(self, request: Request) -> Iterator[DodonaError]:
-        known = [each.name for each in self.parameters if each.location == "query"]
-        given = request.query_params.multi_items()
-        names = [name for name, _ in given]
+        query_names = [each.name for each in self.parameters if each.location == "query"]
+        names = [name for name, _ in request.query_params.multi_items()]
         for name in dict.fromkeys(names):
-            if name not in known:
-                hint = did_you_mean(name, known)
+            if name not in query_names:
+                hint = did_you_mean(name, query_names)
                 yield BadRequest(f"there is no parameter {name!r:.80}.", hint=hint)
             elif names.count(name) > 1:
                 yield BadRequest(f"{name} is given more than once.")
@@ -158,9 +160,9 @@ def _raw_value(request: Request, parameter: RequestParameter) -> str | None:
 
 def _success_responses(specs: Mapping[int, ResponseSpec]) -> dict[str, Any]:
     return {
-        str(status): {"description": says.summary} | ({"content": content} if content else {})
-        for status, says in specs.items()
-        for content in [_response_content(says)]
+        str(status): {"description": spec.summary} | ({"content": content} if content else {})
+        for status, spec in specs.items()
+        for content in [_response_content(spec)]
     }
 
 
@@ -175,18 +177,18 @@ def _error_responses(statuses: list[int], schema: str) -> dict[str, Any]:
 
 
 def _response_content(spec: ResponseSpec) -> dict[str, Any]:
-    whole = _content(spec.media_type, spec.schema) if spec.schema else {}
-    return whole | (_content(EVENT_STREAM, spec.event_schema) if spec.event_schema else {})
+    content = _content(spec.media_type, spec.schema) if spec.schema else {}
+    return content | (_content(EVENT_STREAM, spec.event_schema) if spec.event_schema else {})
 
 
 def _content(media_type: str, schema: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
+    document: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
     if media_type == EVENT_STREAM:
-        data = {"type": "string", "contentMediaType": JSON, "contentSchema": found}
-        found = {
+        data = {"type": "string", "contentMediaType": JSON, "contentSchema": document}
+        document = {
             "type": "object",
             "description": "One event of the stream.",
             "properties": {"id": {"type": "string"}, "data": data},
             "required": ["data"],
         }
-    return {media_type: {"schema": found}}
+    return {media_type: {"schema": document}}

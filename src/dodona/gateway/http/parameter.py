@@ -1,4 +1,4 @@
-"""A parameter in the address or head of a request: what it takes, and how it reads."""
+"""Parameters in the path, query or headers of a request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from dodona.core.errors import BadRequest, NotFound
 
-_NUMBER = re.compile(r"[0-9]{1,18}")  # more digits fit no database
+_NUMBER = re.compile(r"[0-9]{1,18}")  # more digits do not fit a database column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParameter:
-    """A whole number when it has bounds, else text of at most `longest` characters."""
+    """A whole number if it has bounds, else a string of at most `max_length` characters."""
 
     name: str
     description: str
@@ -23,7 +23,7 @@ class RequestParameter:
     default: str | int | None = None
 
     def parse(self, text: str) -> str | int:
-        """The value; a wrong one in a path names a thing that does not exist."""
+        """Return the value. An invalid one in a path raises NotFound, elsewhere BadRequest."""
         value = self._parse_or_none(text)
         if value is not None:
             return value
@@ -32,6 +32,7 @@ class RequestParameter:
         raise BadRequest(f"{self.name} must be {self._expected} (got {text!r:.80}).")
 
     def as_openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI parameter object."""
         schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": self.max_length}
         if self.bounds is not None:
             lowest, highest = self.bounds
@@ -57,6 +58,6 @@ class RequestParameter:
     @property
     def _expected(self) -> str:
         if self.bounds is None:
-            return f"a text of 1 to {self.max_length} characters"
+            return f"a string of 1 to {self.max_length} characters"
         lowest, highest = self.bounds
         return f"a whole number from {lowest} to {highest}"

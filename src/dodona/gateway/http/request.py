@@ -1,4 +1,4 @@
-"""One request, read: who asks, with which parameters, for what."""
+"""A request as handlers see it: the caller, the parameters and the body."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dodona.gateway.state import GatewayState
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """`values` are the operation's parameters; one that was not given has its default."""
+    """`params` are the operation's parameters; one that is missing has its default."""
 
     http_request: Request
     state: GatewayState
@@ -36,12 +36,13 @@ class ApiRequest:
         return self.caller.user_id
 
     async def json(self) -> dict[str, Any]:
-        """The JSON object in the body."""
+        """Return the JSON object in the body."""
         return await body.read_json(self.http_request.receive)
 
     def stream(
         self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
     ) -> EventStream:
+        """Return a response that streams these pieces."""
         return EventStream(
             pieces,
             shutdown=self.state.shutdown,

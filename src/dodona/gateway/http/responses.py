@@ -1,4 +1,4 @@
-"""JSON that goes out. Errors have one shape, whoever raised them."""
+"""JSON responses. All errors have the same format."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ from dodona.core.errors import (
     as_json,
 )
 from dodona.gateway.errors import MethodNotAllowed, TooManyRequests
-from dodona.gateway.http import openai_errors as v1
+from dodona.gateway.http import openai_errors
 from dodona.net.redactor import Redactor
 
-_encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything
+_encoder = msgspec.json.Encoder(enc_hook=str)  # plugins may put any type into a payload
 
 
 def encode_json(value: Any) -> bytes:
+    """Encode a value as JSON; unknown types become strings."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        # Half a character: files and models have them, UTF-8 has not.
+        # A lone surrogate: files and models may contain one, UTF-8 cannot.
         return _encoder.encode(_replace_surrogates(msgspec.to_builtins(value, enc_hook=str)))
 
 
 def json_response(
     value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A document. It is somebody's own, so nobody on the way may keep it."""
-    own = {"cache-control": "no-store", **(headers or {})}
-    return Response(encode_json(value), status, own, media_type="application/json")
+    """Return a JSON response. It belongs to one user, so caches must not store it."""
+    all_headers = {"cache-control": "no-store", **(headers or {})}
+    return Response(encode_json(value), status, all_headers, media_type="application/json")
 
 
 def error_response(error: DodonaError, redactor: Redactor | None = None) -> ErrorResponse:
-    """An error as the client gets it: under /v1 in OpenAI's shape, elsewhere in ours."""
+    """Return the response for an error: under /v1 in OpenAI's format, elsewhere in ours."""
     return ErrorResponse(error, redactor)
 
 
 class ErrorResponse(Response):
-    """Made when it is sent: only then is it known to whom."""
+    """An error response whose format depends on the path, which is known when it is sent."""
 
     def __init__(self, error: DodonaError, redactor: Redactor | None) -> None:
         self._error = error
@@ -58,12 +59,14 @@ class ErrorResponse(Response):
         await self.response_for(scope.get("path", ""))(scope, receive, send)
 
     def response_for(self, path: str) -> Response:
-        """As it goes out to whoever asked there."""
+        """Return the response for a request to this path."""
         error, headers = self._error, _error_headers(self._error)
-        if v1.is_openai_path(path):
-            headers |= v1.headers_of(error)
+        if openai_errors.is_openai_path(path):
+            headers |= openai_errors.headers_of(error)
             return json_response(
-                self._redact(v1.as_openai(error)), status=v1.status_of(error), headers=headers
+                self._redact(openai_errors.as_openai(error)),
+                status=openai_errors.status_of(error),
+                headers=headers,
             )
         return json_response(
             self._redact(as_json(error)), status=error.http_status, headers=headers
@@ -74,12 +77,13 @@ class ErrorResponse(Response):
 
 
 def internal_error_response(redactor: Redactor | None = None) -> Response:
-    """A fault of ours: what it was is in the log, and not for strangers."""
+    """Return the response to a bug. The details are in the log only."""
     return error_response(unexpected_error(), redactor)
 
 
 def unexpected_error() -> DodonaError:
-    return DodonaError("something went wrong here.", hint="The log says what.")
+    """Return the error that clients see for a bug."""
+    return DodonaError("an internal error occurred.", hint="See the server log.")
 
 
 def _error_headers(error: DodonaError) -> dict[str, str]:
@@ -91,8 +95,8 @@ def _error_headers(error: DodonaError) -> dict[str, str]:
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}
         case BudgetExceeded(details={"resets_at": str() as moment}):
-            left = datetime.fromisoformat(moment) - datetime.now(UTC)
-            return {"retry-after": str(max(1, ceil(left.total_seconds())))}
+            remaining = datetime.fromisoformat(moment) - datetime.now(UTC)
+            return {"retry-after": str(max(1, ceil(remaining.total_seconds())))}
         case MethodNotAllowed():
             return {"allow": error.allowed}
         case _:

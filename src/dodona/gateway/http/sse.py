@@ -1,6 +1,6 @@
-"""Server-sent events: what happens, as it happens, to one client.
+"""Server-sent events.
 
-A client that leaves stops its stream and nothing else; a slow one is waited for by its stream only.
+A client that disconnects ends only its stream, not the run. A slow client delays only its stream.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from dodona.gateway.shutdown import Shutdown
 _log = logging.getLogger(__name__)
 
 KEEPALIVE: Final = b": \n\n"
-_FIRST_HEARTBEAT_SECONDS = 1.0  # seconds that a client may wait to know that a stream begins
+_FIRST_HEARTBEAT_SECONDS = 1.0  # seconds before the headers and a heartbeat are sent
 _HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
-    "x-accel-buffering": "no",  # a proxy that collects would make a burst of a stream
+    "x-accel-buffering": "no",  # a proxy must not buffer a stream
 }
 
 
 def encode_events(chunks: Iterable[StreamChunk]) -> bytes:
-    """A batch as one piece. JSON has no line breaks, so every event is two lines."""
+    """Encode a batch of chunks. Encoded JSON has no line breaks, so each event is two lines."""
     return b"".join(
         [b"id: %d\ndata: %b\n\n" % (chunk.seq, encode_json(chunk.as_json())) for chunk in chunks]
     )
 
 
 class EventStream(Response):
-    """Sends pieces as they come. Until the first, an error is still a plain answer.
+    """Streams pieces of bytes. An error before the first piece is a normal error response.
 
-    An empty piece only begins the stream. One that ends with nothing said is 204, by which a
-    browser's EventSource knows not to come back.
+    An empty piece only sends the headers. A stream that ends without any piece is answered with
+    204, which keeps a browser's EventSource from reconnecting.
     """
 
     def __init__(
@@ -61,29 +61,31 @@ class EventStream(Response):
         self._begins_within = begins_within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line = _SseWriter(send, self.raw_headers)
-        is_there = True
+        writer = _SseWriter(send, self.raw_headers)
+        is_connected = True
 
-        async def listen() -> None:
-            nonlocal is_there
+        async def watch_disconnect() -> None:
+            nonlocal is_connected
             await wait_disconnect(receive)
-            is_there = False
+            is_connected = False
 
         try:
             await first_completed(
-                self._send_pieces(line),
-                listen(),
+                self._send_pieces(writer),
+                watch_disconnect(),
                 self._shutdown.wait_finished(),
-                line.send_heartbeats(self._heartbeat_interval, first_interval=self._begins_within),
+                writer.send_heartbeats(
+                    self._heartbeat_interval, first_interval=self._begins_within
+                ),
             )
         except Exception:
-            if not line.has_started:
+            if not writer.has_started:
                 raise
-            # Cut, not ended: the client comes back, and is then told what is wrong.
-            _log.exception("a stream broke: %s", scope["path"])
+            # Cut the stream without ending it: the client reconnects and then gets the error.
+            _log.exception("stream failed: %s", scope["path"])
             return
-        if is_there:
-            await line.end(is_complete=not self._shutdown.has_started)
+        if is_connected:
+            await writer.end(is_complete=not self._shutdown.has_started)
 
     async def _send_pieces(self, writer: _SseWriter) -> None:
         async with aclosing(self._pieces) as pieces:
@@ -92,13 +94,13 @@ class EventStream(Response):
 
 
 class _SseWriter:
-    """The way to the client. One message at a time, the head of the answer before the rest."""
+    """Serializes the messages to one client, and sends the headers first."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
         self._headers = headers
         self._lock = asyncio.Lock()
-        self._sent_count = 0  # pieces
+        self._sent_count = 0
         self.has_started = False
 
     async def send(self, piece: bytes) -> None:
@@ -110,7 +112,7 @@ class _SseWriter:
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def send_heartbeats(self, interval: float, *, first_interval: float) -> None:
-        """A sign of life whenever nothing was sent for so long; the first one comes sooner."""
+        """Send a comment after each interval without data; the first interval is shorter."""
         pause = min(interval, first_interval)
         while True:
             before = self._sent_count

@@ -1,4 +1,4 @@
-"""Waiting for whichever comes first."""
+"""Helpers for racing coroutines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 async def first_completed(*racers: Coroutine[Any, Any, T]) -> T:
-    """What the first to end returned or raised; the others have ended when this returns.
+    """Return or raise the result of the first coroutine to end, and cancel the others.
 
-    Of several at once it is the one named first.
+    If several end at once, the first argument wins. All have ended when this returns.
     """
     tasks = [asyncio.create_task(racer) for racer in racers]
     try:
@@ -27,6 +27,6 @@ async def first_completed(*racers: Coroutine[Any, Any, T]) -> T:
 
 
 async def wait_disconnect(receive: Receive) -> None:
-    """Until the client is gone; its request must have been read."""
+    """Wait until the client disconnects. Its request body must have been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass

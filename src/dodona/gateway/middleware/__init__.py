@@ -1,1 +1,1 @@
-"""What every HTTP request passes before it reaches a route."""
+"""ASGI middleware that every request passes before it reaches a route."""

@@ -1,7 +1,7 @@
-"""Around everything: each request gets an id, is measured, and has one line in the log.
+"""Request ids, request metrics and the access log.
 
-Of the request the line has what is ours: method, operation, status, milliseconds, user. What
-strangers write, such as paths and queries, is not in it.
+A log line has the method, operation, status, duration in milliseconds and user. It has no text
+that clients choose, such as paths and queries.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dodona.gateway.security.caller import CALLER_KEY, Caller
 from dodona.telemetry.log_context import request_id, request_id_of
 from dodona.telemetry.metrics import OTHER_LABEL, Metrics
 
-REQUEST_LOG_KEY: Final = "dodona.watched"  # in the scope of a request: what is known of it so far
+REQUEST_LOG_KEY: Final = "dodona.watched"  # in the ASGI scope: the log of the request
 REQUEST_ID_HEADER: Final = b"x-request-id"
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _READ_METHODS: Final = ("GET", "HEAD")
 _NO_USER: Final = "-"
 _DEFAULT_OPERATIONS: Final = {"http": "none", "websocket": "websocket"}
-_NO_RESPONSE: Final = "cut"  # instead of a status: nobody was answered
+_NO_RESPONSE: Final = "cut"  # instead of a status: no response was sent
 
 _log = logging.getLogger("dodona.access")
 
 
 class AccessLog:
-    """ASGI middleware, the outermost."""
+    """The outermost ASGI middleware."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -39,31 +39,31 @@ class AccessLog:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        given = [value for name, value in scope["headers"] if name == REQUEST_ID_HEADER]
-        id_ = request_id_of(given[0].decode("latin-1") if len(given) == 1 else "")
-        before = request_id.set(id_)
-        watched = _RequestLog(scope, send, id_, self._metrics)
-        scope[REQUEST_LOG_KEY] = watched
+        request_ids = [value for name, value in scope["headers"] if name == REQUEST_ID_HEADER]
+        id_ = request_id_of(request_ids[0].decode("latin-1") if len(request_ids) == 1 else "")
+        reset_token = request_id.set(id_)
+        request_log = _RequestLog(scope, send, id_, self._metrics)
+        scope[REQUEST_LOG_KEY] = request_log
         self._metrics.in_flight.add()
         try:
-            await self._app(scope, receive, watched.send)
+            await self._app(scope, receive, request_log.send)
         finally:
             self._metrics.in_flight.add(by=-1)
-            watched.finish()
-            request_id.reset(before)
+            request_log.finish()
+            request_id.reset(reset_token)
 
 
 def set_operation(scope: Scope, name: str) -> None:
-    """Tell whoever watches a request what it is for; who asks is known by then."""
-    watched: _RequestLog | None = scope.get(REQUEST_LOG_KEY)
-    if watched is not None:
-        watched.operation = name
+    """Set the operation and the user in the log of a request. Call it after authentication."""
+    request_log: _RequestLog | None = scope.get(REQUEST_LOG_KEY)
+    if request_log is not None:
+        request_log.operation = name
         caller: Caller | None = scope.get(CALLER_KEY)
-        watched.user = _NO_USER if caller is None else caller.user_id
+        request_log.user = _NO_USER if caller is None else caller.user_id
 
 
 class _RequestLog:
-    """One request, or one WebSocket, from its head to its end."""
+    """The log entry and metrics of one request or WebSocket connection."""
 
     __slots__ = (
         *("_started_at", "_request_id", "_metrics", "_scope", "_send", "_status", "_stream_kind"),
@@ -79,7 +79,7 @@ class _RequestLog:
         self.operation = _DEFAULT_OPERATIONS[scope["type"]]
         self.user = _NO_USER
         self._status = 0
-        self._stream_kind = ""  # its kind, while it is open
+        self._stream_kind = ""  # "sse" or "websocket" for a stream
 
     async def send(self, message: Message) -> None:
         match message["type"]:
@@ -112,8 +112,8 @@ class _RequestLog:
         name = method if method in _METHODS else OTHER_LABEL
         status = f"{self._status // 100}xx" if self._status else _NO_RESPONSE
         self._metrics.requests.add(self.operation, name, status)
-        went_well = name in _READ_METHODS and 200 <= self._status < 400
-        level = logging.DEBUG if went_well and not self._stream_kind else logging.INFO
+        is_routine = name in _READ_METHODS and 200 <= self._status < 400
+        level = logging.DEBUG if is_routine and not self._stream_kind else logging.INFO
         if _log.isEnabledFor(level):
             self._log_request(level, name)
 

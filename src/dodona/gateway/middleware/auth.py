@@ -1,4 +1,4 @@
-"""Behind the door: who is it, and may they ask so much? One caller at a time, each with a name."""
+"""Auth middleware: identifies the caller and enforces rate limits and quotas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dodona.gateway.state import GatewayState
 
 
 class AuthMiddleware:
-    """ASGI middleware. `public_paths` are the paths that need no token anywhere."""
+    """ASGI middleware. `public_paths` never need a token."""
 
     def __init__(self, app: ASGIApp, state: GatewayState, public_paths: Collection[str]) -> None:
         self._app = app
@@ -46,7 +46,7 @@ class AuthMiddleware:
         except DodonaError as error:
             await error_response(error, self._state.redactor)(scope, receive, send)
             return
-        scope[CALLER_KEY] = caller  # no copy: those around look there for who it was
+        scope[CALLER_KEY] = caller  # not in a copy: the access log reads it from this scope
         with self._state.quotas.track_in_flight(caller):
             await self._app(scope, receive, send)
 
@@ -54,26 +54,26 @@ class AuthMiddleware:
         try:
             caller = await self._identify_caller(scope)
         except DodonaError as error:
-            answer = error_response(error, self._state.redactor).response_for(scope["path"])
-            await _reject_upgrade(scope, send, answer)
+            response = error_response(error, self._state.redactor).response_for(scope["path"])
+            await _reject_upgrade(scope, send, response)
         else:
             scope[CALLER_KEY] = caller
             await self._app(scope, receive, send)
 
     async def _identify_caller(self, scope: Scope) -> Caller | None:
-        """Who asks; None where that does not matter, or the first message may tell."""
-        gate, token = self._state, bearer_token(scope)
-        address = address_of(scope, gate.settings.proxies)
+        """Return the caller; None on public paths, or if a WebSocket may still send its token."""
+        state, token = self._state, bearer_token(scope)
+        address = address_of(scope, state.settings.proxies)
         if scope["type"] == "http" and scope["path"] in self._public_paths:
             if not is_loopback(address):
                 self._acquire_for_client(scope, address)
             return None
-        if token is None and not token_required_reason(scope, gate.settings):
+        if token is None and not token_required_reason(scope, state.settings):
             return OPERATOR
         self._acquire_for_client(scope, address)
         if token is None and scope["type"] == "websocket":
             return None
-        return await authenticate(gate, HTTPConnection(scope), token)
+        return await authenticate(state, HTTPConnection(scope), token)
 
     def _acquire_for_client(self, scope: Scope, address: str) -> None:
         try:
@@ -91,7 +91,7 @@ class AuthMiddleware:
 
 
 async def _reject_upgrade(scope: Scope, send: Send, response: Response) -> None:
-    """As an answer if the server can, else by closing what was never opened: that is a 403."""
+    """Answer an upgrade with an HTTP response if the server can, else close it (a 403)."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return

@@ -1,4 +1,4 @@
-"""The body of a request on its way in: not too much of it, and not too slowly."""
+"""Limits on the size and duration of request bodies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from starlette.types import Message, Receive
 from dodona.gateway.errors import BodyTooLarge, RequestTimeout
 from dodona.gateway.settings import GatewaySettings
 
-_MAX_DISCARDED_BYTES = 8 << 20  # bytes
-_DISCARD_TIMEOUT_SECONDS = 2.0  # seconds
+_MAX_DISCARDED_BYTES = 8 << 20
+_DISCARD_TIMEOUT_SECONDS = 2.0
 
 
 class LimitedBody:
-    """Counts what comes in, whatever the head of the request said of it."""
+    """Enforces the limits on the received bytes, not on the Content-Length header."""
 
     def __init__(self, receive: Receive, settings: GatewaySettings, *, has_body: bool) -> None:
         self._receive = receive
@@ -31,16 +31,16 @@ class LimitedBody:
                 message = await self._receive_next()
         except TimeoutError:
             raise RequestTimeout(
-                f"the body did not come within {self._settings.body_timeout:g} seconds."
+                f"the body did not arrive within {self._settings.body_timeout:g} seconds."
             ) from None
         if self._received_bytes > self._settings.max_body_bytes:
             raise body_too_large(self._settings)
         return message
 
     async def discard(self) -> None:
-        """Read what is still coming, within reason.
+        """Read and drop the rest of the body, up to a limit.
 
-        A connection closed with bytes unread is reset, and the answer to them may be lost.
+        Closing a connection with unread bytes resets it, and the client may lose the response.
         """
         try:
             async with asyncio.timeout(_DISCARD_TIMEOUT_SECONDS):
@@ -57,6 +57,7 @@ class LimitedBody:
 
 
 def body_too_large(settings: GatewaySettings) -> BodyTooLarge:
+    """Return the error for a body above the configured limit."""
     return BodyTooLarge(
-        f"the body is larger than {settings.max_body_bytes:,} bytes.", hint="Send less at once."
+        f"the body is larger than {settings.max_body_bytes:,} bytes.", hint="Send a smaller body."
     )

@@ -1,8 +1,9 @@
-"""The door. Nothing behind it sees a request that another web site could have made.
+"""Protection against cross-site requests (CSRF) and DNS rebinding.
 
-A browser visits strangers with our address at hand. So the Host must be ours (or DNS was bent), an
-Origin must be ours, Sec-Fetch-Site must not tell of another site, and a body must be JSON, which
-no form can send. This holds for every method and for upgrades, before anything is read.
+Any web site can make a browser send requests to this server. So the Host header must name this
+server, an Origin header must be ours, Sec-Fetch-Site must not indicate another site, and a body
+must be JSON, which no HTML form can send. The checks apply to every method and to WebSocket
+upgrades, before the body is read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dodona.gateway.settings import GatewaySettings
 from dodona.net.redactor import Redactor
 
 _BODY_METHODS = ("POST", "PUT", "PATCH")
-_ALLOWED_FETCH_SITES = ("same-origin", "none")  # our page, or a person who typed the address
+_ALLOWED_FETCH_SITES = ("same-origin", "none")  # our page, or an address typed by the user
 
 SECURITY_HEADERS: Final[list[tuple[bytes, bytes]]] = [
     (
@@ -43,7 +44,7 @@ SECURITY_HEADERS: Final[list[tuple[bytes, bytes]]] = [
 
 
 class OriginGuard:
-    """ASGI middleware, to be put around everything."""
+    """ASGI middleware. Only the access log is outside of it."""
 
     def __init__(
         self, app: ASGIApp, settings: GatewaySettings, redactor: Redactor | None = None
@@ -62,53 +63,53 @@ class OriginGuard:
                 await self._app(scope, receive, send)
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        intake = LimitedBody(receive, self._settings, has_body=_has_body(scope))
-        way_out = _SecureSend(send, intake)
+        body = LimitedBody(receive, self._settings, has_body=_has_body(scope))
+        secure_send = _SecureSend(send, body)
         try:
             self._check_head(scope)
             self._check_origin(scope)
             self._check_body_headers(scope)
         except DodonaError as error:
-            await error_response(error, self._redactor)(scope, intake.receive, way_out.send)
+            await error_response(error, self._redactor)(scope, body.receive, secure_send.send)
         else:
-            await self._app(scope, intake.receive, way_out.send)
+            await self._app(scope, body.receive, secure_send.send)
 
     async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             self._check_origin(scope)
         except DodonaError as error:
-            # Before it is accepted this is a 403 to the client.
+            # Before the connection is accepted, the client sees this as a 403.
             await send({"type": "websocket.close", "code": 1008, "reason": error.message})
         else:
             await self._app(scope, receive, send)
 
     def _check_head(self, scope: Scope) -> None:
-        # The server limits only what comes in pieces.
-        head = sum(len(name) + len(value) for name, value in scope["headers"])
-        address = len(scope.get("raw_path") or b"") + len(scope["query_string"])
-        if head + address > self._settings.max_head_bytes:
+        # The server's own limit applies only to headers that arrive in several pieces.
+        header_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+        url_bytes = len(scope.get("raw_path") or b"") + len(scope["query_string"])
+        if header_bytes + url_bytes > self._settings.max_head_bytes:
             raise HeadTooLarge(
-                f"address and headers are larger than {self._settings.max_head_bytes:,} bytes."
+                f"URL and headers are larger than {self._settings.max_head_bytes:,} bytes."
             )
 
     def _check_origin(self, scope: Scope) -> None:
         headers, (address, port) = scope["headers"], server_address(scope)
         host = header_values(headers, b"host")
         if len(host) != 1:
-            raise BadRequest("a request must have one Host header.")
+            raise BadRequest("a request must have exactly one Host header.")
         if host[0] not in allowed_hosts(self._settings, address, port):
             raise AccessDenied(
-                f"{host[0]!r:.80} is not a name of this server.",
+                f"{host[0]!r:.80} is not a host name of this server.",
                 hint=f"Use http://127.0.0.1:{port}/.",
             )
-        ours = allowed_origins(self._settings, address, port)
-        if any(origin not in ours for origin in header_values(headers, b"origin")):
-            raise AccessDenied("another web site may not ask here.")
+        origins = allowed_origins(self._settings, address, port)
+        if any(origin not in origins for origin in header_values(headers, b"origin")):
+            raise AccessDenied("cross-site requests are not allowed.")
         sites = header_values(headers, b"sec-fetch-site")
         if any(site not in _ALLOWED_FETCH_SITES for site in sites) and not _is_page_navigation(
             scope
         ):
-            raise AccessDenied("another web site may not ask here.")
+            raise AccessDenied("cross-site requests are not allowed.")
 
     def _check_body_headers(self, scope: Scope) -> None:
         headers, has_body = scope["headers"], _has_body(scope)
@@ -128,7 +129,7 @@ class OriginGuard:
 
 
 class _SecureSend:
-    """Adds what every answer carries, and lets no answer be lost to a body still coming in."""
+    """Adds security headers, and drains an unread body so that the response is not lost."""
 
     def __init__(self, send: Send, body: LimitedBody) -> None:
         self._send = send
@@ -136,8 +137,8 @@ class _SecureSend:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            closes = [] if self._body.is_complete else [(b"connection", b"close")]
-            message["headers"] = [*message.get("headers", ()), *SECURITY_HEADERS, *closes]
+            closing = [] if self._body.is_complete else [(b"connection", b"close")]
+            message["headers"] = [*message.get("headers", ()), *SECURITY_HEADERS, *closing]
         elif not self._body.is_complete and not message.get("more_body", False):
             await self._send({**message, "more_body": True})
             await self._body.discard()
@@ -161,7 +162,7 @@ def _is_json(content_types: list[str]) -> bool:
 
 
 def _is_page_navigation(scope: Scope) -> bool:
-    """Does a person come to the page itself from elsewhere? It tells the other site nothing."""
+    """Whether the user follows a link to our page. The other site learns nothing from it."""
     headers = scope["headers"]
     return (
         scope["type"] == "http"

@@ -1,8 +1,8 @@
-// An answer that grows chunk by chunk, and forgets what a restart says will come again.
+// An answer built chunk by chunk. A restart chunk discards the chunks that will be sent again.
 
 export class Answer {
   constructor() {
-    this.kept = [];
+    this.chunks = [];
     this.clear();
   }
 
@@ -12,7 +12,7 @@ export class Answer {
     this.tools = new Map();
     this.sources = [];
     this.notices = [];
-    this.approvals = new Map(); // calls that wait for a person, by the id of the call
+    this.approvals = new Map(); // pending approvals by call id
     this.context = null;
     this.done = null;
     this.error = null;
@@ -24,12 +24,12 @@ export class Answer {
 
   add(chunk) {
     if (chunk.type === "restart") {
-      this.kept = this.kept.filter((earlier) => earlier.seq <= chunk.discard_after);
+      this.chunks = this.chunks.filter((earlier) => earlier.seq <= chunk.discard_after);
       this.clear();
-      this.kept.forEach((earlier) => this.apply(earlier));
+      this.chunks.forEach((earlier) => this.apply(earlier));
       return;
     }
-    this.kept.push(chunk);
+    this.chunks.push(chunk);
     this.apply(chunk);
   }
 
@@ -47,7 +47,7 @@ export class Answer {
         this.tools.set(chunk.id, { ...this.tools.get(chunk.id), ...chunk });
         break;
       case "source":
-        if (!this.sources.some((known) => known.path === chunk.path && known.lines === chunk.lines))
+        if (!this.sources.some((source) => source.path === chunk.path && source.lines === chunk.lines))
           this.sources.push(chunk);
         break;
       case "approval":

@@ -1,21 +1,21 @@
-// The page. All that comes from outside is shown as text: never as markup.
+// The web page. Untrusted content is shown as text, never as markup.
 
 import { Answer } from "./answer.js";
-import { Refused, api, ask, follow } from "./stream.js";
+import { ApiError, api, ask, follow } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
-const RUNNING = "dodona.run"; // in this tab's storage: what to follow after a reload
+const RUNNING = "dodona.run"; // key in session storage: the run to follow after a reload
 
-let running = null; // { run, stop } while an answer comes
+let running = null; // { run, stop } while an answer is streaming
 
 function element(tag, text = "", className = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const node = document.createElement(tag);
+  node.textContent = text;
+  if (className) node.className = className;
+  return node;
 }
 
-function say(text) {
+function setStatus(text) {
   $("status").textContent = text;
 }
 
@@ -23,17 +23,17 @@ function explain(error) {
   return [error.message, error.hint].filter(Boolean).join(" ");
 }
 
-// One question with its answer; `show` may be called as often as chunks come.
+// One question with its answer; call `show` to redraw it.
 function exchange(question) {
   const article = element("article");
-  const asked = element("h2", question, "question");
-  const thinking = folded("Thinking");
+  const heading = element("h2", question, "question");
+  const thinking = collapsible("Thinking");
   const tools = element("ul", "", "tools");
   const text = element("div", "", "answer");
   const notices = element("div", "", "notices");
-  const waiting = element("div", "", "approvals");
+  const approvals = element("div", "", "approvals");
   const sources = element("section", "", "sources");
-  article.append(asked, thinking.box, tools, text, notices, waiting, sources);
+  article.append(heading, thinking.box, tools, text, notices, approvals, sources);
   $("log").append(article);
   article.scrollIntoView({ block: "end" });
   return {
@@ -44,7 +44,7 @@ function exchange(question) {
       tools.replaceChildren(...[...answer.tools.values()].map(toolItem));
       text.textContent = answer.text;
       notices.replaceChildren(...answer.notices.map((each) => element("p", each)));
-      waiting.replaceChildren(...(answer.hasEnded ? [] : banners(answer.approvals.values())));
+      approvals.replaceChildren(...(answer.hasEnded ? [] : banners(answer.approvals.values())));
       if (answer.error) notices.append(element("p", explain(answer.error), "error"));
       sources.replaceChildren(...(answer.done ? sourceList(answer.sources) : []));
       if (atEnd) window.scrollTo({ top: document.body.scrollHeight });
@@ -55,46 +55,46 @@ function exchange(question) {
   };
 }
 
-// What waits for a person. Each banner is made once: one must not be replaced under a finger.
-const made = new Map();
+// Approval banners, created once: a redraw must not replace a button during a click.
+const approvalBanners = new Map();
 
 function banners(approvals) {
   return [...approvals].map((chunk) => {
-    const name = `${chunk.run_id}/${chunk.approval}`;
-    if (!made.has(name)) made.set(name, banner(chunk));
-    return made.get(name);
+    const key = `${chunk.run_id}/${chunk.approval}`;
+    if (!approvalBanners.has(key)) approvalBanners.set(key, banner(chunk));
+    return approvalBanners.get(key);
   });
 }
 
 function banner(chunk) {
   const box = element("div", "", "approval");
-  const asked = element("p", `${chunk.reason} `);
-  asked.append(element("code", `${chunk.name} ${brief(chunk.arguments)}`));
-  const said = element("p", "", "dim");
+  const request = element("p", `${chunk.reason} `);
+  request.append(element("code", `${chunk.name} ${shorten(chunk.arguments)}`));
+  const outcome = element("p", "", "dim");
   const buttons = [
-    ["Allow", "allow", true],
-    ["Refuse", "refuse", false],
+    ["Approve", "allow", true],
+    ["Deny", "refuse", false],
   ].map(([text, className, approved]) => {
     const button = element("button", text, className);
     button.type = "button";
-    button.addEventListener("click", () => decide(chunk, approved, buttons, said));
+    button.addEventListener("click", () => decide(chunk, approved, buttons, outcome));
     return button;
   });
   box.setAttribute("role", "group");
-  box.setAttribute("aria-label", `${chunk.name} waits for you`);
-  box.append(asked, ...buttons, said);
+  box.setAttribute("aria-label", `${chunk.name} needs your approval`);
+  box.append(request, ...buttons, outcome);
   return box;
 }
 
-async function decide(chunk, approved, buttons, said) {
+async function decide(chunk, approved, buttons, outcome) {
   buttons.forEach((button) => (button.disabled = true));
   const path = `/api/runs/${chunk.run_id}/approvals/${encodeURIComponent(chunk.approval)}`;
   try {
     await api(path, { method: "POST", body: { approved } });
-    said.textContent = approved ? "Allowed." : "Refused.";
+    outcome.textContent = approved ? "Approved." : "Denied.";
   } catch (error) {
-    const isFinal = error instanceof Refused;
-    said.textContent = isFinal ? explain(error) : "Dodona could not be reached.";
+    const isFinal = error instanceof ApiError;
+    outcome.textContent = isFinal ? explain(error) : "Cannot reach Dodona.";
     if (!isFinal) buttons.forEach((button) => (button.disabled = false));
   }
 }
@@ -103,7 +103,7 @@ function isAtEnd() {
   return window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
 }
 
-function folded(title) {
+function collapsible(title) {
   const box = element("details", "", "folded");
   const text = element("pre");
   box.append(element("summary", title), text);
@@ -117,11 +117,11 @@ function toolItem(tool) {
   const item = element("li", "", tool.status);
   const sign = element("span", SIGNS[tool.status] ?? "", "sign");
   sign.setAttribute("aria-label", tool.status);
-  item.append(sign, element("code", tool.name), " ", element("span", brief(tool.arguments), "dim"));
+  item.append(sign, element("code", tool.name), " ", element("span", shorten(tool.arguments), "dim"));
   return item;
 }
 
-function brief(value) {
+function shorten(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value ?? "");
   return text.length > 120 ? text.slice(0, 119) + "…" : text;
 }
@@ -147,19 +147,19 @@ function showContext(answer) {
   $("context").textContent = `Context ${share} %`;
 }
 
-// Show chunks as they come, at most once a frame.
-async function show(chunks, shown) {
+// Show chunks as they arrive; redraw at most once per animation frame.
+async function show(chunks, view) {
   const answer = new Answer();
-  let waits = false;
+  let isScheduled = false;
   const draw = () => {
-    waits = false;
-    shown.show(answer);
+    isScheduled = false;
+    view.show(answer);
     showContext(answer);
   };
   for await (const chunk of chunks) {
     answer.add(chunk);
-    if (!waits) {
-      waits = true;
+    if (!isScheduled) {
+      isScheduled = true;
       requestAnimationFrame(draw);
     }
   }
@@ -167,17 +167,17 @@ async function show(chunks, shown) {
   return answer;
 }
 
-async function run(shown, begin) {
+async function run(view, start) {
   const stop = new AbortController();
   running = { run: null, stop };
   busy(true);
-  say("Asking…");
+  setStatus("Asking…");
   try {
-    const answer = await show(begin(stop.signal, started), shown);
-    say(ending(answer));
+    const answer = await show(start(stop.signal, onStarted), view);
+    setStatus(ending(answer));
   } catch (error) {
-    shown.fail(error instanceof Refused ? error : { message: "Dodona could not be reached." });
-    say("");
+    view.fail(error instanceof ApiError ? error : { message: "Cannot reach Dodona." });
+    setStatus("");
   } finally {
     sessionStorage.removeItem(RUNNING);
     running = null;
@@ -185,10 +185,10 @@ async function run(shown, begin) {
   }
 }
 
-function started(id) {
+function onStarted(id) {
   running.run = id;
   sessionStorage.setItem(RUNNING, String(id));
-  say(`Run ${id}`);
+  setStatus(`Run ${id}`);
 }
 
 function ending({ done, error }) {
@@ -219,11 +219,11 @@ async function onAsk(event) {
 
 async function onCancel() {
   if (running?.run == null) return;
-  say("Cancelling…");
+  setStatus("Cancelling…");
   try {
     await api("/api/oracle/cancel", { method: "POST", body: { run_id: running.run } });
   } catch (error) {
-    say(explain(error));
+    setStatus(explain(error));
   }
 }
 
@@ -232,11 +232,11 @@ async function onNew() {
   try {
     await api(path, { method: "DELETE" });
   } catch (error) {
-    if (!(error instanceof Refused && error.status === 404)) return say(explain(error));
+    if (!(error instanceof ApiError && error.status === 404)) return setStatus(explain(error));
   }
   $("log").replaceChildren();
   $("context").textContent = "";
-  say("The next question begins a new conversation.");
+  setStatus("The next question starts a new conversation.");
 }
 
 function onKey(event) {
@@ -250,9 +250,9 @@ async function showPast() {
   const path = `/api/oracle/context?project_id=${encodeURIComponent(project())}`;
   const context = await api(path).catch(() => null);
   if (!context || context.status === "closed") return;
-  for (const said of context.recent_exchanges) {
-    const className = said.role === "user" ? "question" : "answer";
-    $("log").append(element(said.role === "user" ? "h2" : "div", said.content, className));
+  for (const message of context.recent_exchanges) {
+    const className = message.role === "user" ? "question" : "answer";
+    $("log").append(element(message.role === "user" ? "h2" : "div", message.content, className));
   }
 }
 
@@ -268,13 +268,13 @@ async function showProjects() {
   $("projects").hidden = options.length < 2;
 }
 
-// After a reload the answer goes on where it was.
+// After a reload, continue streaming the answer.
 async function resume() {
   const id = Number(sessionStorage.getItem(RUNNING));
   if (!id) return;
-  const found = await api(`/api/runs/${id}`).catch(() => null);
-  if (!found || found.ended_at) return sessionStorage.removeItem(RUNNING);
-  await run(exchange(found.question), (signal, onRun) => {
+  const details = await api(`/api/runs/${id}`).catch(() => null);
+  if (!details || details.ended_at) return sessionStorage.removeItem(RUNNING);
+  await run(exchange(details.question), (signal, onRun) => {
     onRun(id);
     return follow(id, { signal });
   });

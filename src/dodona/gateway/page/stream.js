@@ -1,6 +1,6 @@
-// Runs as they happen: server-sent events over fetch, taken up again where they broke.
+// Live streams of runs: server-sent events over fetch, resumed after a lost connection.
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(status, error) {
     super(error.message);
     this.status = status;
@@ -10,36 +10,36 @@ export class Refused extends Error {
 }
 
 const LAST = new Set(["done", "error"]);
-const PAUSES = [300, 1000, 2000, 5000]; // milliseconds between attempts; the last one repeats
+const RETRY_DELAYS = [300, 1000, 2000, 5000]; // milliseconds between attempts; the last one repeats
 
-// A JSON document, or the reason why there is none.
+// Return the JSON response, or throw the error.
 export async function api(path, { method = "GET", body, base = "", signal } = {}) {
   const response = await fetch(base + path, request(method, body, signal));
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await readError(response);
   return response.json();
 }
 
-// Ask, and yield every chunk of the answer. `onRun` hears the run's number before the first.
+// Ask, and yield the chunks of the answer. `onRun` gets the run id before the first chunk.
 export async function* ask(question, { base = "", signal, onRun = () => {} } = {}) {
   const response = await fetch(base + "/api/oracle/stream", request("POST", question, signal));
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await readError(response);
   const run = Number(response.headers.get("dodona-run"));
   onRun(run);
   yield* follow(run, { base, signal, response });
 }
 
-// The chunks of a run until its last, whatever becomes of the connection.
-export async function* follow(run, { base = "", signal, response = null, pauses = PAUSES } = {}) {
-  let seen = 0;
+// Yield the chunks of a run until the last one, reconnecting as needed.
+export async function* follow(run, { base = "", signal, response = null, retryDelays = RETRY_DELAYS } = {}) {
+  let lastSeq = 0;
   let failures = 0;
   for (;;) {
     try {
-      response ??= await resumed(run, seen, base, signal);
+      response ??= await resumeStream(run, lastSeq, base, signal);
       if (response.status === 204) return;
       for await (const chunk of chunks(response)) {
         failures = 0;
-        if (chunk.seq <= seen) continue;
-        seen = chunk.seq;
+        if (chunk.seq <= lastSeq) continue;
+        lastSeq = chunk.seq;
         yield chunk;
         if (LAST.has(chunk.type)) return;
       }
@@ -47,11 +47,11 @@ export async function* follow(run, { base = "", signal, response = null, pauses 
       if (signal?.aborted || isFinal(error)) throw error;
     }
     response = null;
-    await pause(pauses[Math.min(failures++, pauses.length - 1)], signal);
+    await pause(retryDelays[Math.min(failures++, retryDelays.length - 1)], signal);
   }
 }
 
-// The chunks in one response. It may end in the middle of one: that one comes again.
+// Yield the chunks of one response. It may end inside a chunk, which is then sent again.
 export async function* chunks(response) {
   const decoder = new TextDecoder();
   const reader = response.body.getReader();
@@ -72,10 +72,10 @@ export async function* chunks(response) {
   }
 }
 
-async function resumed(run, seen, base, signal) {
-  const headers = { "last-event-id": String(seen) };
+async function resumeStream(run, lastSeq, base, signal) {
+  const headers = { "last-event-id": String(lastSeq) };
   const response = await fetch(`${base}/api/runs/${run}/events`, { headers, signal });
-  if (!response.ok) throw await refusal(response);
+  if (!response.ok) throw await readError(response);
   return response;
 }
 
@@ -85,15 +85,15 @@ function request(method, body, signal) {
   return { method, headers, body: JSON.stringify(body), signal };
 }
 
-async function refusal(response) {
-  const nothing = { code: "error", message: `The server answered ${response.status}.` };
-  const found = await response.json().catch(() => ({}));
-  return new Refused(response.status, found.error ?? nothing);
+async function readError(response) {
+  const unknown = { code: "error", message: `The server answered ${response.status}.` };
+  const body = await response.json().catch(() => ({}));
+  return new ApiError(response.status, body.error ?? unknown);
 }
 
-// A server that stops says 503 and comes back; what is not there will not be there later.
+// A server that is shutting down answers 503: retry. A 4xx error stays.
 function isFinal(error) {
-  return error instanceof Refused && error.status < 500;
+  return error instanceof ApiError && error.status < 500;
 }
 
 function pause(milliseconds, signal) {

@@ -1,4 +1,4 @@
-"""Everything that can be asked for, one group per file."""
+"""All HTTP operations, one group per file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
 
 def build_routes(state: GatewayState) -> list[Route]:
-    """A route for each path; which operation is meant, its method says."""
+    """Return one route per path, which dispatches by method."""
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     return [_build_route(state, path, [o for o in OPERATIONS if o.path == path]) for path in paths]
 
@@ -77,5 +77,5 @@ def _build_route(state: GatewayState, path: str, operations: Iterable[Operation]
         return await operation.respond(request, state)
 
     route = Route(path, dispatch)
-    route.methods = None  # any: ours is the answer to a wrong one
+    route.methods = None  # any method: `dispatch` answers unsupported ones
     return route

@@ -1,4 +1,4 @@
-"""Approvals: calls of tools that wait for a person."""
+"""Approvals: tool calls that wait for a decision by the user."""
 
 from __future__ import annotations
 
@@ -32,47 +32,53 @@ _MAX_INTEGER: Final = 10**18 - 1
 
 
 async def list_pending(request: ApiRequest) -> Response:
+    """List the pending approvals of the caller."""
     return json_response({"approvals": await request.api.approvals.pending(request.user_id)})
 
 
 async def decide(request: ApiRequest) -> Response:
+    """Approve or deny a tool call."""
     approved, note = _read_decision(await request.json())
-    decided = await request.api.approvals.decide(
+    approval = await request.api.approvals.decide(
         request.user_id,
         request.params["run_id"],
         request.params["call"],
         approved=approved,
         note=note,
     )
-    return json_response(decided)
+    return json_response(approval)
 
 
 def _read_decision(body: dict[str, Any]) -> tuple[bool, str]:
     approved, note = body.get("approved"), body.get("note", "")
-    wrong = [BadRequest(f"there is no field {n!r:.80}.") for n in body if n not in _FIELDS]
+    errors = [BadRequest(f"there is no field {n!r:.80}.") for n in body if n not in _FIELDS]
     if not isinstance(approved, bool):
-        wrong.append(BadRequest("approved must be true or false."))
+        errors.append(BadRequest("approved must be true or false."))
     if not isinstance(note, str) or len(note) > MAX_NOTE_LENGTH:
-        wrong.append(BadRequest(f"note must be a text of at most {MAX_NOTE_LENGTH:,} characters."))
-    if wrong:
-        raise BadRequest.combine(wrong)
+        errors.append(
+            BadRequest(f"note must be a string of at most {MAX_NOTE_LENGTH:,} characters.")
+        )
+    if errors:
+        raise BadRequest.combine(errors)
     assert isinstance(approved, bool)
     return approved, note
 
 
 _FIELDS: Final = {
-    "approved": boolean(),
-    "note": string("What the model is told of a refusal.", maxLength=MAX_NOTE_LENGTH, default=""),
+    "approved": boolean("Whether to make the call."),
+    "note": string(
+        "A note for the model about a denied call.", maxLength=MAX_NOTE_LENGTH, default=""
+    ),
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Approval": response_object(
         {
             "run_id": integer(),
-            "call": string("The id of the call."),
+            "call": string("The id of the tool call."),
             "tool": string(),
-            "arguments": object_("As the model gave them; long ones are cut."),
-            "reason": string("Why a person is asked."),
+            "arguments": object_("The arguments from the model; long values are shortened."),
+            "reason": string("Why the call needs approval."),
             "asked_at": date_time(),
             "expires_at": date_time(),
             "decision": enum(*(each.value for each in Decision)),
@@ -90,25 +96,28 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/approvals",
         name="listApprovals",
-        summary="The calls that wait for you, the oldest first.",
+        summary="List the tool calls that need your approval, oldest first.",
         handle=list_pending,
-        responses={200: ResponseSpec("All of them.", "ApprovalList")},
+        responses={200: ResponseSpec("The pending approvals.", "ApprovalList")},
         errors=(400, 503),
     ),
     Operation(
         method="POST",
         path="/api/runs/{run_id}/approvals/{call}",
         name="decideApproval",
-        summary="Allow a call, or refuse it.",
+        summary="Approve or deny a tool call.",
         handle=decide,
         parameters=(
             RequestParameter(
-                name="run_id", description="Which run.", location="path", bounds=(0, _MAX_INTEGER)
+                name="run_id",
+                description="The id of the run.",
+                location="path",
+                bounds=(0, _MAX_INTEGER),
             ),
-            RequestParameter(name="call", description="The id of the call.", location="path"),
+            RequestParameter(name="call", description="The id of the tool call.", location="path"),
         ),
         body="ApprovalDecision",
-        responses={200: ResponseSpec("What was decided.", "Approval")},
+        responses={200: ResponseSpec("The approval with the decision.", "Approval")},
         errors=(400, 404, 408, 409, 413, 415, 503),
     ),
 )

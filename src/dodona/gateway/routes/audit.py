@@ -1,4 +1,4 @@
-"""The audit log, for those who look after the gateway."""
+"""The audit log, for administrators."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _MAX_INTEGER: Final = 10**18 - 1
 
 
 async def list_entries(request: ApiRequest) -> Response:
-    """The newest first; `next` is what to give as `before` to see those that are older."""
+    """List entries, newest first. Pass `next` as `before` to get the next page."""
     kind, limit = request.params["kind"], request.params["limit"]
     if kind is not None and kind not in AUDIT_KINDS:
-        near = did_you_mean(kind, AUDIT_KINDS) or f"Kinds are {', '.join(AUDIT_KINDS)}."
-        raise BadRequest(f"there is no kind {kind!r:.80}.", hint=near)
-    found = (
+        hint = did_you_mean(kind, AUDIT_KINDS) or f"Kinds are {', '.join(AUDIT_KINDS)}."
+        raise BadRequest(f"there is no kind {kind!r:.80}.", hint=hint)
+    entries = (
         []
-        if request.state.services.audit is None
-        else await request.state.services.audit.page(
+        if request.state.audit is None
+        else await request.state.audit.page(
             since=float(request.params["since"]),
             kind=kind or "",
             before=request.params["before"],
             limit=limit,
         )
     )
-    last = found[-1].id if len(found) == limit else None
-    return json_response({"entries": [audit_json(each) for each in found], "next": last})
+    next_before = entries[-1].id if len(entries) == limit else None
+    return json_response({"entries": [audit_json(each) for each in entries], "next": next_before})
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -55,17 +55,19 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "at": date_time(),
             "kind": enum(*AUDIT_KINDS),
             "outcome": enum(*AUDIT_OUTCOMES),
-            "user": string("Whose token it was; empty if nobody knows."),
+            "user": string("The user of the token; empty if unknown."),
             "token": nullable(integer("The id of the token.")),
-            "address": string("Where it came from; empty for what was done on this machine."),
-            "what": string(),
-            "more": integer("How many alike were left out before this one."),
+            "address": string("The client address; empty for local commands."),
+            "what": string("What happened."),
+            "more": integer("Number of similar entries omitted before this one."),
         }
     ),
     "AuditPage": response_object(
         {
             "entries": array(ref("AuditEntry")),
-            "next": nullable(integer("Give it as `before` for older ones.")),
+            "next": nullable(
+                integer("Pass it as `before` to get older entries; null on the last page.")
+            ),
         }
     ),
 }
@@ -75,24 +77,31 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/audit",
         name="readAudit",
-        summary="Who was turned away, and who changed what, the newest first.",
+        summary="List rejected requests and administrative changes, newest first.",
         handle=list_entries,
         parameters=(
             RequestParameter(
                 name="since",
-                description="From then on, in seconds since 1970.",
+                description="Only entries since this Unix time, in seconds.",
                 bounds=(0, _MAX_INTEGER),
                 default=0,
             ),
-            RequestParameter(name="kind", description=f"Only these: {', '.join(AUDIT_KINDS)}."),
             RequestParameter(
-                name="before", description="Only those with a smaller id.", bounds=(1, _MAX_INTEGER)
+                name="kind", description=f"Only entries of this kind: {', '.join(AUDIT_KINDS)}."
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 1_000), default=100
+                name="before",
+                description="Only entries with a smaller id.",
+                bounds=(1, _MAX_INTEGER),
+            ),
+            RequestParameter(
+                name="limit",
+                description="Maximum number to return.",
+                bounds=(1, 1_000),
+                default=100,
             ),
         ),
-        responses={200: ResponseSpec("A page of the log.", "AuditPage")},
+        responses={200: ResponseSpec("A page of entries.", "AuditPage")},
         errors=(400, 503),
         scope="admin",
     ),

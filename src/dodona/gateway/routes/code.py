@@ -1,4 +1,4 @@
-"""The code of a project: its index, what is found in it, and its files."""
+"""Code of a project: index state, search, definitions, references and files."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _LINES: Final = {"first": integer("The first line, from 1."), "last": integer()}
 SCHEMAS: Final[dict[str, Schema]] = {
     "CodeState": response_object(
         {
-            "files": integer("In the index."),
-            "indexed": integer("Taken in by the last look that found a change."),
+            "files": integer("Files in the index."),
+            "indexed": integer("Files indexed by the last scan that found changes."),
             "unchanged": integer(),
             "removed": integer(),
-            "skipped": integer("Ignored, binary or too large."),
-            "size": integer("Bytes that were taken in."),
+            "skipped": integer("Files that are ignored, binary or too large."),
+            "size": integer("Indexed bytes."),
             "chunks": integer(),
             "symbols": integer(),
-            "seconds": number("That the last look took."),
-            "is_complete": boolean("False while the index is being made."),
+            "seconds": number("Duration of the last scan."),
+            "is_complete": boolean("False while the index is being built."),
         }
     ),
     "CodeHits": response_object(
@@ -49,13 +49,13 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     {
                         "path": string(),
                         **_LINES,
-                        "title": string("What is defined there."),
+                        "title": string("The definition in these lines."),
                         "text": string(),
-                        "score": number("From 0 to 1, the best first."),
+                        "score": number("From 0 to 1."),
                     }
                 )
             ),
-            "is_complete": boolean("False while the index is being made: ask again."),
+            "is_complete": boolean("False while the index is being built: retry later."),
         }
     ),
     "CodeDefinitions": response_object(
@@ -68,7 +68,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                         "path": string(),
                         **_LINES,
                         "signature": string(),
-                        "container": string("What it is defined in; may be empty."),
+                        "container": string("The enclosing definition; may be empty."),
                     }
                 )
             )
@@ -83,20 +83,20 @@ SCHEMAS: Final[dict[str, Schema]] = {
                         "path": string(),
                         "line": integer("From 1."),
                         "column": integer("From 0."),
-                        "text": string("The line."),
-                        "container": string("What the line is in; may be empty."),
+                        "text": string("The text of the line."),
+                        "container": string("The enclosing definition; may be empty."),
                     }
                 )
             )
         }
     ),
-    "CodeMap": response_object({"map": string("Paths, each followed by what is defined there.")}),
+    "CodeMap": response_object({"map": string("Paths, each followed by its definitions.")}),
     "CodeFile": response_object(
         {
             "path": string(),
             **_LINES,
             "text": string(),
-            "lines": integer("That the file has in all."),
+            "lines": integer("Number of lines in the file."),
             "version": string("Changes with the content."),
         }
     ),
@@ -104,34 +104,40 @@ SCHEMAS: Final[dict[str, Schema]] = {
 
 
 async def get_state(request: ApiRequest) -> Response:
+    """Return the state of the code index."""
     return json_response(await (await _code_of(request)).state())
 
 
 async def search(request: ApiRequest) -> Response:
+    """Search the code."""
     code = await _code_of(request)
     hits = await code.search(_required_param(request, "query"), request.params["limit"])
     return json_response({"hits": hits, "is_complete": (await code.state()).is_complete})
 
 
 async def find_definitions(request: ApiRequest) -> Response:
+    """Find the definitions of a name."""
     code = await _code_of(request)
-    found = await code.definitions(_required_param(request, "name"), request.params["limit"])
-    return json_response({"definitions": found})
+    definitions = await code.definitions(_required_param(request, "name"), request.params["limit"])
+    return json_response({"definitions": definitions})
 
 
 async def find_references(request: ApiRequest) -> Response:
+    """Find the references to a name."""
     code = await _code_of(request)
-    found = await code.references(_required_param(request, "name"), request.params["limit"])
-    return json_response({"references": found})
+    references = await code.references(_required_param(request, "name"), request.params["limit"])
+    return json_response({"references": references})
 
 
 async def get_repo_map(request: ApiRequest) -> Response:
+    """Return the repository map."""
     code = await _code_of(request)
-    drawn = await code.repo_map(request.params["tokens"], request.params["focus"] or "")
-    return json_response({"map": drawn})
+    repo_map = await code.repo_map(request.params["tokens"], request.params["focus"] or "")
+    return json_response({"map": repo_map})
 
 
 async def read_file(request: ApiRequest) -> Response:
+    """Read a file, or a range of its lines."""
     code = await _code_of(request)
     path, first, last = (
         _required_param(request, "path"),
@@ -142,6 +148,7 @@ async def read_file(request: ApiRequest) -> Response:
 
 
 async def refresh_index(request: ApiRequest) -> Response:
+    """Index changed files."""
     return json_response(await (await _code_of(request)).refresh())
 
 
@@ -152,24 +159,27 @@ async def _code_of(request: ApiRequest) -> Code:
 def _required_param(request: ApiRequest, name: str) -> str:
     value = request.params[name]
     if value is None:
-        raise BadRequest(f"{name} is missing.", hint=f"Add ?{name}=… to the address.")
+        raise BadRequest(f"{name} is required.", hint=f"Add ?{name}=… to the URL.")
     return value
 
 
 _PROJECT: Final = RequestParameter(
     name="project_id",
-    description="The project; the default one if left out.",
+    description="The project.",
     default=DEFAULT_PROJECT,
 )
 _NAME: Final = RequestParameter(
-    name="name", description="The name, such as 'Meter' or 'Meter.reserve'."
+    name="name", description="A name, such as 'Meter' or 'Meter.reserve'."
 )
 _ERRORS: Final = (400, 404, 422, 502, 503)
 
 
 def _limit_parameter(max_value: int, default: int) -> RequestParameter:
     return RequestParameter(
-        name="limit", description="How many at most.", bounds=(1, max_value), default=default
+        name="limit",
+        description="Maximum number to return.",
+        bounds=(1, max_value),
+        default=default,
     )
 
 
@@ -183,52 +193,52 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _get_operation(
         "",
         "getCodeState",
-        "What the index of a project's code holds.",
+        "Retrieve the state of the code index of a project.",
         handle=get_state,
         parameters=(_PROJECT,),
-        responses={200: ResponseSpec("Its state.", "CodeState")},
+        responses={200: ResponseSpec("The state of the index.", "CodeState")},
     ),
     _get_operation(
         "/search",
         "searchCode",
-        "Search the code by words.",
+        "Search the code.",
         handle=search,
         parameters=(
-            RequestParameter(name="query", description="The words to look for."),
+            RequestParameter(name="query", description="The search terms."),
             _limit_parameter(100, 8),
             _PROJECT,
         ),
-        responses={200: ResponseSpec("Pieces of code, the best first.", "CodeHits")},
+        responses={200: ResponseSpec("Matching code, best first.", "CodeHits")},
     ),
     _get_operation(
         "/definitions",
         "findDefinitions",
-        "Where a name is defined; of an unknown name, where the nearest are.",
+        "Find where a name is defined. For an unknown name, returns the most similar ones.",
         handle=find_definitions,
         parameters=(_NAME, _limit_parameter(100, 20), _PROJECT),
-        responses={200: ResponseSpec("Definitions.", "CodeDefinitions")},
+        responses={200: ResponseSpec("The definitions.", "CodeDefinitions")},
     ),
     _get_operation(
         "/references",
         "findReferences",
-        "Where a name is used.",
+        "Find where a name is used.",
         handle=find_references,
         parameters=(_NAME, _limit_parameter(1_000, 50), _PROJECT),
-        responses={200: ResponseSpec("References.", "CodeReferences")},
+        responses={200: ResponseSpec("The references.", "CodeReferences")},
     ),
     _get_operation(
         "/map",
         "getRepoMap",
-        "The files that matter most, with what they define.",
+        "Retrieve a map of the most important files and their definitions.",
         handle=get_repo_map,
         parameters=(
             RequestParameter(
                 name="tokens",
-                description="How long it may be.",
+                description="Maximum length of the map, in tokens.",
                 bounds=(100, 100_000),
                 default=1_500,
             ),
-            RequestParameter(name="focus", description="Words or paths that come first."),
+            RequestParameter(name="focus", description="Words or paths to rank first."),
             _PROJECT,
         ),
         responses={200: ResponseSpec("The map.", "CodeMap")},
@@ -236,16 +246,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     _get_operation(
         "/file",
         "readCode",
-        "A file, or some of its lines.",
+        "Read a file, or a range of its lines.",
         handle=read_file,
         parameters=(
             RequestParameter(
-                name="path", description="As the index has it, such as 'src/main.py'."
+                name="path", description="The path in the index, such as 'src/main.py'."
             ),
             RequestParameter(
-                name="first", description="From this line on.", bounds=(1, MAX_LINES), default=1
+                name="first", description="The first line.", bounds=(1, MAX_LINES), default=1
             ),
-            RequestParameter(name="last", description="To this line.", bounds=(1, MAX_LINES)),
+            RequestParameter(name="last", description="The last line.", bounds=(1, MAX_LINES)),
             _PROJECT,
         ),
         responses={200: ResponseSpec("The lines.", "CodeFile")},
@@ -254,10 +264,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/code/index",
         name="indexCode",
-        summary="Take in what has changed, and wait for it.",
+        summary="Index changed files, and wait until it is done.",
         handle=refresh_index,
         parameters=(_PROJECT,),
-        responses={200: ResponseSpec("The state after that.", "CodeState")},
+        responses={200: ResponseSpec("The new state of the index.", "CodeState")},
         errors=_ERRORS,
     ),
 )

@@ -1,4 +1,4 @@
-"""The caller's own events, as they happen. What happened before is not told again."""
+"""A live stream of the caller's events. Past events are not replayed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dodona.gateway.http.responses import encode_json
 
 
 async def stream_events(request: ApiRequest) -> Response:
+    """Stream the caller's events."""
     if request.http_request.method == "HEAD":
         return Response(media_type="text/event-stream")
     return request.stream(_encode_events(request))
@@ -21,9 +22,9 @@ async def stream_events(request: ApiRequest) -> Response:
 async def _encode_events(request: ApiRequest) -> AsyncGenerator[bytes]:
     redactor = request.state.redactor
     types = tuple(each.strip() for each in request.params["types"].split(","))
-    async with request.api.events.subscribe(types=types, user_id=request.user_id) as told:
-        yield b""  # from here on nothing is missed, so the client may know
-        async for event in told:
+    async with request.api.events.subscribe(types=types, user_id=request.user_id) as events:
+        yield b""  # sends the headers: from now on the client misses no event
+        async for event in events:
             body = event.as_json()
             yield b"data: %b\n\n" % encode_json(redactor.redact_all(body) if redactor else body)
 
@@ -33,16 +34,16 @@ OPERATIONS = (
         method="GET",
         path="/api/events",
         name="followEvents",
-        summary="Your events from now on.",
+        summary="Stream your events as they happen.",
         handle=stream_events,
         parameters=(
             RequestParameter(
                 name="types",
-                description="Which: types like query.start, prefixes like tool.*, with commas between.",
+                description="Comma-separated event types, such as query.start, or prefixes: tool.*",
                 default="*",
             ),
         ),
-        responses={200: ResponseSpec("One event after the other.", "Event", EVENT_STREAM)},
+        responses={200: ResponseSpec("A stream of events.", "Event", EVENT_STREAM)},
         errors=(400,),
     ),
 )

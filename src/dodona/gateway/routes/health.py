@@ -12,18 +12,20 @@ from dodona.gateway.http.responses import json_response
 
 
 async def get_health(_request: ApiRequest) -> Response:
+    """Report that the process is alive."""
     return json_response({"status": "ok", "name": "dodona", "version": dodona.__version__})
 
 
 async def get_readiness(request: ApiRequest) -> Response:
     """Report 503 during shutdown, so that load balancers stop sending requests here."""
     if request.state.shutdown.has_started:
-        raise ShuttingDown("Dodona is stopping.")
+        raise ShuttingDown("Dodona is shutting down.")
     return json_response({"status": "ready", **await request.state.check_readiness()})
 
 
-async def openapi(visit: ApiRequest) -> Response:
-    return json_response(visit.state.openapi)
+async def openapi(request: ApiRequest) -> Response:
+    """Return the OpenAPI document."""
+    return json_response(request.http_request.app.state.openapi)
 
 
 OPERATIONS = (
@@ -31,9 +33,9 @@ OPERATIONS = (
         method="GET",
         path="/healthz",
         name="isAlive",
-        summary="Answers as long as the process does.",
+        summary="Check that the process is alive.",
         handle=get_health,
-        responses={200: ResponseSpec("It does.", "Health")},
+        responses={200: ResponseSpec("The process is alive.", "Health")},
         errors=(400,),
         is_public=True,
     ),
@@ -41,9 +43,9 @@ OPERATIONS = (
         method="GET",
         path="/readyz",
         name="isReady",
-        summary="Whether questions can be answered.",
+        summary="Check that the gateway can answer questions.",
         handle=get_readiness,
-        responses={200: ResponseSpec("They can.", "Readiness")},
+        responses={200: ResponseSpec("The gateway is ready.", "Readiness")},
         errors=(400, 503),
         scope="",
     ),
@@ -51,9 +53,9 @@ OPERATIONS = (
         method="GET",
         path="/api/openapi.json",
         name="describe",
-        summary="This document: OpenAPI 3.1.",
+        summary="Retrieve this document (OpenAPI 3.1).",
         handle=openapi,
-        responses={200: ResponseSpec("OpenAPI.", "Description")},
+        responses={200: ResponseSpec("The OpenAPI document.", "Description")},
         errors=(400,),
         scope="",
     ),

@@ -1,4 +1,4 @@
-"""What the process counts, for Prometheus; and the same in short, for people."""
+"""Metrics for Prometheus, and a summary of the current activity."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "version": string(),
             "uptime_seconds": number(),
-            "runs": integer("That are driven now."),
-            "lanes_waiting": integer("Conversations in which a run waits for its turn."),
-            "streams": integer("Event streams and WebSockets that are open."),
-            "budgets": array(ref("BudgetNow"), "Of this day and this month."),
+            "runs": integer("Active runs."),
+            "lanes_waiting": integer("Conversations with a queued run."),
+            "streams": integer("Open event streams and WebSockets."),
+            "budgets": array(ref("BudgetNow"), "Budgets of the current day and month."),
         },
         optional=("uptime_seconds", "runs", "lanes_waiting", "streams", "budgets"),
     ),
@@ -39,7 +39,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "scope": string(),
             "period": string(),
             "unit": enum("tokens", "usd"),
-            "used": number("With what calls on their way may use."),
+            "used": number("Usage, including reservations of calls in progress."),
             "ceiling": number(),
         }
     ),
@@ -47,14 +47,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
 
 
 async def get_metrics(request: ApiRequest) -> Response:
-    text = await request.state.services.metrics.render()
+    """Return the metrics in the Prometheus text format."""
+    text = await request.state.metrics.render()
     return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
 
 async def get_status(request: ApiRequest) -> Response:
-    return json_response(
-        {"version": dodona.__version__, **await request.state.services.get_status()}
-    )
+    """Return the current activity."""
+    return json_response({"version": dodona.__version__, **await request.state.get_status()})
 
 
 OPERATIONS = (
@@ -62,20 +62,20 @@ OPERATIONS = (
         method="GET",
         path="/metrics",
         name="readMetrics",
-        summary="What the process counts, in the text format of Prometheus.",
+        summary="Retrieve the metrics in the Prometheus text format.",
         handle=get_metrics,
         scope="admin",
-        responses={200: ResponseSpec("The numbers.", "Text", "text/plain")},
+        responses={200: ResponseSpec("The metrics.", "Text", "text/plain")},
         errors=(400,),
     ),
     Operation(
         method="GET",
         path="/api/status",
         name="readStatus",
-        summary="What the gateway does at the moment.",
+        summary="Retrieve the current activity of the gateway.",
         handle=get_status,
         scope="admin",
-        responses={200: ResponseSpec("Runs, lanes, streams and budgets now.", "Status")},
+        responses={200: ResponseSpec("Runs, queues, streams and budgets.", "Status")},
         errors=(400, 503),
     ),
 )

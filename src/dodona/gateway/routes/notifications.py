@@ -1,4 +1,4 @@
-"""Notices: what waits to be told to an agent, and which subscribers make notices of events."""
+"""Notices for agents, and the subscribers that create them from events."""
 
 from __future__ import annotations
 
@@ -31,32 +31,38 @@ _MAX_INTEGER: Final = 10**18 - 1
 
 
 async def list_notices(request: ApiRequest) -> Response:
+    """List notices, newest first. Pass `next` as `before` to get the next page."""
     limit = request.params["limit"]
-    found = await request.api.notices.list(
+    notices = await request.api.notices.list(
         request.user_id,
         project_id=request.params["project_id"],
         before=request.params["before"],
         limit=limit,
     )
-    last = found[-1]["id"] if len(found) == limit else None
-    return json_response({"notices": found, "next": last})
+    next_before = notices[-1]["id"] if len(notices) == limit else None
+    return json_response({"notices": notices, "next": next_before})
 
 
 async def dismiss_notice(request: ApiRequest) -> Response:
+    """Dismiss a notice."""
     return json_response(
         await request.api.notices.dismiss(request.user_id, request.params["notice_id"])
     )
 
 
 async def list_subscribers(request: ApiRequest) -> Response:
+    """List the subscribers."""
     return json_response(await request.api.notices.subscribers(request.user_id))
 
 
 async def switch_subscriber(request: ApiRequest) -> Response:
-    is_on = _read_enabled(await request.json())
+    """Enable or disable a subscriber for the caller."""
+    is_enabled = _read_enabled(await request.json())
     name = request.params["subscriber_id"]
     return json_response(
-        await request.api.notices.set_subscriber_enabled(request.user_id, name, is_enabled=is_on)
+        await request.api.notices.set_subscriber_enabled(
+            request.user_id, name, is_enabled=is_enabled
+        )
     )
 
 
@@ -71,16 +77,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "id": integer(),
             "project_id": string(),
-            "run_id": nullable(integer("The run that it came from.")),
-            "type": string("Of the event that it tells of."),
+            "run_id": nullable(integer("The run that created it.")),
+            "type": string("The type of the event."),
             "severity": enum(*(each.value for each in Severity)),
             "message": string(),
             "due": response_object(
                 {
                     "moment": enum(*(each.value for each in DeferUntil)),
                     "at": nullable(date_time()),
-                    "tool": string("Told when this tool is called."),
-                    "condition": string("Told when an event fits this expression."),
+                    "tool": string("Delivered when this tool is called."),
+                    "condition": string("Delivered when an event matches this expression."),
                 }
             ),
             "created_at": date_time(),
@@ -90,7 +96,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "NoticeList": response_object(
         {
             "notices": array(ref("StoredNotice")),
-            "next": nullable(integer("Give it as `before` for older ones.")),
+            "next": nullable(
+                integer("Pass it as `before` to get older notices; null on the last page.")
+            ),
         }
     ),
     "Subscriber": response_object(
@@ -98,17 +106,17 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "id": string(),
             "name": string(),
             "description": string(),
-            "events": array(string(), "Patterns of types."),
+            "events": array(string(), "Patterns of event types."),
             "inject_at": enum(*(each.value for each in InjectionPoint)),
-            "core": boolean("It cannot be turned off."),
-            "enabled": boolean("For you."),
-            "file": string("Where it is defined."),
+            "core": boolean("It cannot be disabled."),
+            "enabled": boolean("Whether it is enabled for you."),
+            "file": string("The file that defines it."),
         }
     ),
     "SubscriberList": response_object(
         {
             "subscribers": array(ref("Subscriber")),
-            "problems": array(string(), "Of files that were not taken."),
+            "problems": array(string(), "Problems of files that were not loaded."),
         }
     ),
     "Switch": request_object({"enabled": boolean()}, required=("enabled",)),
@@ -119,15 +127,17 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/notifications",
         name="listNotices",
-        summary="List pending, deferred and delivered notices.",
+        summary="List pending, deferred and delivered notices, newest first.",
         handle=list_notices,
         parameters=(
-            RequestParameter(name="project_id", description="Only those of this project."),
+            RequestParameter(name="project_id", description="Only notices of this project."),
             RequestParameter(
-                name="before", description="Only those with a smaller id.", bounds=(1, _MAX_INTEGER)
+                name="before",
+                description="Only notices with a smaller id.",
+                bounds=(1, _MAX_INTEGER),
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 200), default=50
+                name="limit", description="Maximum number to return.", bounds=(1, 200), default=50
             ),
         ),
         responses={200: ResponseSpec("A page of notices.", "NoticeList")},
@@ -137,12 +147,12 @@ OPERATIONS: Final = (
         method="DELETE",
         path="/api/notifications/{notice_id}",
         name="dismissNotice",
-        summary="Do not tell a notice any more.",
+        summary="Dismiss a notice, so that it is not delivered.",
         handle=dismiss_notice,
         parameters=(
             RequestParameter(
                 name="notice_id",
-                description="Which one.",
+                description="The id of the notice.",
                 location="path",
                 bounds=(0, _MAX_INTEGER),
             ),
@@ -154,19 +164,21 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/subscribers",
         name="listSubscribers",
-        summary="Who makes notices of events.",
+        summary="List the subscribers, which create notices from events.",
         handle=list_subscribers,
-        responses={200: ResponseSpec("All of them.", "SubscriberList")},
+        responses={200: ResponseSpec("The subscribers.", "SubscriberList")},
         errors=(400, 503),
     ),
     Operation(
         method="PUT",
         path="/api/subscribers/{subscriber_id}",
         name="switchSubscriber",
-        summary="Turn a subscriber on or off for you, at once.",
+        summary="Enable or disable a subscriber for you. Applies immediately.",
         handle=switch_subscriber,
         parameters=(
-            RequestParameter(name="subscriber_id", description="Which one.", location="path"),
+            RequestParameter(
+                name="subscriber_id", description="The id of the subscriber.", location="path"
+            ),
         ),
         body="Switch",
         responses={200: ResponseSpec("The subscriber.", "Subscriber")},

@@ -1,4 +1,4 @@
-"""Asking the Oracle, and what it remembers."""
+"""Questions to the Oracle, and its context."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _MAX_INTEGER = 10**18 - 1
 
 
 async def ask(request: ApiRequest) -> Response:
-    """Waits for the whole answer. A client that leaves, leaves the run alone."""
+    """Wait for the complete answer. The run continues if the client disconnects."""
     question = Question.read(await request.json())
     oracle, user_id = request.api.oracle, request.user_id
     run_id = await oracle.ask(user_id, question)
 
-    async def answered() -> Response:
-        found = await oracle.answer(user_id, run_id)
-        return json_response(found.as_json(), headers={RUN_HEADER: str(run_id)})
+    async def wait_for_answer() -> Response:
+        answer = await oracle.answer(user_id, run_id)
+        return json_response(answer.as_json(), headers={RUN_HEADER: str(run_id)})
 
-    async def left() -> Response:
+    async def wait_for_disconnect() -> Response:
         await wait_disconnect(request.http_request.receive)
-        return Response(status_code=204)  # nobody is there to read it
+        return Response(status_code=204)  # there is no client left to read it
 
-    async def closed() -> Response:
+    async def wait_for_shutdown() -> Response:
         await request.state.shutdown.wait_finished()
         raise ShuttingDown(
-            f"Dodona is stopping. Run {run_id} goes on when it is back.",
+            f"Dodona is shutting down. Run {run_id} resumes after the restart.",
             hint=f"Then GET /api/runs/{run_id}/events.",
         )
 
-    return await first_completed(answered(), left(), closed())
+    return await first_completed(wait_for_answer(), wait_for_disconnect(), wait_for_shutdown())
 
 
 async def ask_and_stream(request: ApiRequest) -> Response:
-    """The answer as it comes. What is wrong with the question is told before the stream begins."""
+    """Stream the answer. An invalid question is answered with an error before the stream starts."""
     question = Question.read(await request.json())
     run_id = await request.api.oracle.ask(request.user_id, question)
     batches = request.api.oracle.stream_chunks(request.user_id, run_id)
@@ -62,7 +62,7 @@ async def ask_and_stream(request: ApiRequest) -> Response:
 async def encode_batches(
     batches: AsyncGenerator[list[StreamChunk]], *, start_immediately: bool = False
 ) -> AsyncGenerator[bytes]:
-    """Batches of chunks as they go out; `at_once` begins the stream before there is one."""
+    """Encode batches of chunks; `start_immediately` sends the headers before the first one."""
     if start_immediately:
         yield b""
     async with aclosing(batches):
@@ -71,14 +71,14 @@ async def encode_batches(
 
 
 async def cancel(request: ApiRequest) -> Response:
-    asked = await request.json()
-    project_id, run_id = _read_cancel_target(asked)
+    """Cancel a run, or all runs of a project's context."""
+    project_id, run_id = _read_cancel_target(await request.json())
     oracle = request.api.oracle
     if run_id is None:
         return json_response({"run_ids": await oracle.cancel_all(request.user_id, project_id)})
     status = await oracle.cancel(request.user_id, run_id)
-    is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
-    return json_response({"run_ids": [] if is_over else [run_id], "status": status.value})
+    has_ended = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
+    return json_response({"run_ids": [] if has_ended else [run_id], "status": status.value})
 
 
 def _read_cancel_target(body: dict[str, Any]) -> tuple[str, int | None]:
@@ -93,24 +93,24 @@ def _read_cancel_target(body: dict[str, Any]) -> tuple[str, int | None]:
         case _:
             pass
     raise BadRequest(
-        "say what to cancel.",
-        hint='Send {"run_id": 12}, or {"project_id": "default"} for all that runs there.',
+        "specify what to cancel.",
+        hint='Send {"run_id": 12}, or {"project_id": "default"} for all runs of a project.',
     )
 
 
 async def get_context(request: ApiRequest) -> Response:
+    """Return the context of a project."""
     project_id = request.params["project_id"]
     return json_response(await request.api.contexts.show(request.user_id, project_id))
 
 
 async def close_context(request: ApiRequest) -> Response:
+    """Close the context of a project."""
     project_id = request.params["project_id"]
     return json_response(await request.api.contexts.close(request.user_id, project_id))
 
 
-_PROJECT = RequestParameter(
-    name="project_id", description="Whose context.", default=DEFAULT_PROJECT
-)
+_PROJECT = RequestParameter(name="project_id", description="The project.", default=DEFAULT_PROJECT)
 _ASK_ERRORS = (400, 404, 408, 409, 413, 415, 429, 502, 503)
 
 OPERATIONS = (
@@ -118,7 +118,7 @@ OPERATIONS = (
         method="POST",
         path="/api/oracle",
         name="ask",
-        summary="Ask, and wait for the whole answer.",
+        summary="Ask a question, and wait for the complete answer.",
         handle=ask,
         body="Question",
         responses={200: ResponseSpec("The answer.", "Answer")},
@@ -129,10 +129,16 @@ OPERATIONS = (
         method="POST",
         path="/api/oracle/stream",
         name="askAndStream",
-        summary="Ask, and get the answer chunk by chunk. The header Dodona-Run names the run.",
+        summary="Ask a question, and stream the answer. The header Dodona-Run has the run id.",
         handle=ask_and_stream,
         body="Question",
-        responses={200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENT_STREAM)},
+        responses={
+            200: ResponseSpec(
+                "A stream of chunks. The id of an event is the seq of its chunk.",
+                "Chunk",
+                EVENT_STREAM,
+            )
+        },
         errors=_ASK_ERRORS,
         starts_run=True,
     ),
@@ -140,17 +146,17 @@ OPERATIONS = (
         method="POST",
         path="/api/oracle/cancel",
         name="cancel",
-        summary="End a run, or all runs of a project's context. What came so far is kept.",
+        summary="Cancel a run, or all runs of a project. Partial answers are kept.",
         handle=cancel,
         body="Cancelling",
-        responses={200: ResponseSpec("The runs whose end was asked for.", "Cancelled")},
+        responses={200: ResponseSpec("The runs being cancelled.", "Cancelled")},
         errors=(400, 404, 408, 413, 415, 503),
     ),
     Operation(
         method="GET",
         path="/api/oracle/context",
         name="showContext",
-        summary="What the Oracle remembers of a project.",
+        summary="Retrieve the context of a project: summary, exchanges and token budget.",
         handle=get_context,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The context.", "Context")},
@@ -160,10 +166,10 @@ OPERATIONS = (
         method="DELETE",
         path="/api/oracle/context",
         name="closeContext",
-        summary="Close a context: the next question begins a new conversation.",
+        summary="Close a context. The next question starts a new conversation.",
         handle=close_context,
         parameters=(_PROJECT,),
-        responses={200: ResponseSpec("The context, closed.", "Context")},
+        responses={200: ResponseSpec("The closed context.", "Context")},
         errors=(400, 404, 503),
     ),
 )

@@ -1,4 +1,4 @@
-"""The page to ask from. It is plain files: no build, no inline script."""
+"""The web page. It consists of static files, without a build step or inline scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dodona.gateway.http.request import ApiRequest
 
 PAGE_FOLDER: Final = Path(__file__).parent.parent / "page"
 
-# Only these are served, so no name can lead out of the folder.
+# Only these files are served, so that no path can escape the folder.
 _MEDIA_TYPES: Final = {
     "index.html": "text/html",
     "app.js": "text/javascript",
@@ -28,10 +28,12 @@ _MEDIA_TYPES: Final = {
 
 
 async def get_index(_request: ApiRequest) -> Response:
+    """Return the web page."""
     return await _file_response("index.html")
 
 
 async def get_file(request: ApiRequest) -> Response:
+    """Return a file of the web page."""
     return await _file_response(request.params["file"])
 
 
@@ -52,7 +54,7 @@ OPERATIONS = (
         method="GET",
         path="/",
         name="openPage",
-        summary="A page to ask from.",
+        summary="Retrieve the web page.",
         handle=get_index,
         responses={200: ResponseSpec("The page.", "Text", "text/html")},
         errors=(400,),
@@ -62,9 +64,9 @@ OPERATIONS = (
         method="GET",
         path="/page/{file}",
         name="loadPageFile",
-        summary="A file that the page needs.",
+        summary="Retrieve a file of the web page.",
         handle=get_file,
-        parameters=(RequestParameter(name="file", description="Its name.", location="path"),),
+        parameters=(RequestParameter(name="file", description="The file name.", location="path"),),
         responses={200: ResponseSpec("The file.", "Text", "text/javascript")},
         errors=(400, 404),
         scope="",

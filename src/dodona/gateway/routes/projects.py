@@ -1,4 +1,4 @@
-"""Projects: where a user's notes and code are."""
+"""Projects: the folders of a user's notes and code."""
 
 from __future__ import annotations
 
@@ -16,28 +16,32 @@ from dodona.gateway.security.auth import audit_rejection
 
 
 async def list_projects(request: ApiRequest) -> Response:
+    """List the projects of the caller."""
     return json_response({"projects": await request.api.projects.list(request.user_id)})
 
 
 async def create_project(request: ApiRequest) -> Response:
-    made = await request.api.projects.create(request.user_id, await _read_values(request))
-    place = f"/api/projects/{quote(made['id'], safe='')}"
-    return json_response(made, status=201, headers={"location": place})
+    """Create a project."""
+    project = await request.api.projects.create(request.user_id, await _read_values(request))
+    location = f"/api/projects/{quote(project['id'], safe='')}"
+    return json_response(project, status=201, headers={"location": location})
 
 
 async def get_project(request: ApiRequest) -> Response:
+    """Return a project."""
     return json_response(
         await request.api.projects.get(request.user_id, request.params["project_id"])
     )
 
 
 async def change_project(request: ApiRequest) -> Response:
+    """Change a project."""
     project_id, values = request.params["project_id"], await _read_values(request)
     return json_response(await request.api.projects.change(request.user_id, project_id, values))
 
 
 async def _read_values(request: ApiRequest) -> dict[str, Any]:
-    """What to set. A folder of this machine is no user's to take: that needs scope admin."""
+    """Return the values to set. Folders of this machine need scope admin."""
     values = await request.json()
     if any(values.get(name) for name in _FOLDER_FIELDS):
         try:
@@ -49,7 +53,9 @@ async def _read_values(request: ApiRequest) -> dict[str, Any]:
 
 
 _FOLDER_FIELDS: Final = ("vault_path", "code_paths")
-_PROJECT = RequestParameter(name="project_id", description="Which project.", location="path")
+_PROJECT = RequestParameter(
+    name="project_id", description="The id of the project.", location="path"
+)
 _WRITE_ERRORS = (400, 404, 408, 413, 415, 503)
 
 OPERATIONS = (
@@ -57,16 +63,16 @@ OPERATIONS = (
         method="GET",
         path="/api/projects",
         name="listProjects",
-        summary="Your projects.",
+        summary="List your projects.",
         handle=list_projects,
-        responses={200: ResponseSpec("All of them.", "ProjectList")},
+        responses={200: ResponseSpec("The projects.", "ProjectList")},
         errors=(400, 503),
     ),
     Operation(
         method="POST",
         path="/api/projects",
         name="createProject",
-        summary="Make a project. To name folders of the machine needs scope admin.",
+        summary="Create a project. Setting folders needs scope admin.",
         handle=create_project,
         body="NewProject",
         responses={201: ResponseSpec("The project.", "Project")},
@@ -76,7 +82,7 @@ OPERATIONS = (
         method="GET",
         path="/api/projects/{project_id}",
         name="showProject",
-        summary="One project.",
+        summary="Retrieve a project.",
         handle=get_project,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The project.", "Project")},
@@ -86,7 +92,7 @@ OPERATIONS = (
         method="PATCH",
         path="/api/projects/{project_id}",
         name="changeProject",
-        summary="Change a project. To name folders of the machine needs scope admin.",
+        summary="Update a project. Setting folders needs scope admin.",
         handle=change_project,
         parameters=(_PROJECT,),
         body="ProjectChange",

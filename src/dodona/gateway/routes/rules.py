@@ -1,4 +1,4 @@
-"""Rules: which there are, what they wait for, and what they would do."""
+"""Rules: list, configure and test them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from dodona.gateway.http.responses import json_response
 
 
 async def list_rules(request: ApiRequest) -> Response:
+    """List the rules with the caller's settings."""
     return json_response(await request.api.rules.list(request.user_id))
 
 
 async def change_rule(request: ApiRequest) -> Response:
+    """Change the caller's settings of a rule."""
     values = await request.json()
     rule_id = request.params["rule_id"]
     return json_response(await request.api.rules.change(request.user_id, rule_id, values))
 
 
 async def test(request: ApiRequest) -> Response:
+    """Test a rule with a sample event, without performing its action."""
     sample = await request.json()
     for name in sample:
         if name not in ("event", "context"):
@@ -49,37 +52,37 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "id": string(),
             "name": string(),
-            "pack": string("What it came with; empty for a rule by itself."),
+            "pack": string("The rule pack; empty for a single rule."),
             "description": string(),
-            "trigger": string("A hook point, or a pattern of events."),
-            "condition": string("In CEL, over `context` and `params`."),
-            "action": object_("What it does; `kind` says which."),
-            "priority": integer("The highest is asked first."),
-            "enabled": boolean("For you."),
-            "core": boolean("It cannot be turned off."),
+            "trigger": string("A hook point or an event pattern."),
+            "condition": string("A CEL expression over `context` and `params`."),
+            "action": object_("The action; `kind` is its type."),
+            "priority": integer("Higher priorities are evaluated first."),
+            "enabled": boolean("Whether it is enabled for you."),
+            "core": boolean("It cannot be disabled."),
             "once": boolean("It fires at most once in a run."),
             "parameters": object_("By name: type, default, bounds, description, and your value."),
-            "file": string("Where it is defined."),
+            "file": string("The file that defines it."),
         }
     ),
     "RuleList": response_object(
         {
             "rules": array(ref("Rule")),
-            "problems": array(string(), "Of files that were not taken."),
+            "problems": array(string(), "Problems of files that were not loaded."),
         }
     ),
     "RuleChange": request_object(
         {
             "enabled": boolean(),
-            "parameters": object_("Values by name; null takes the default again."),
+            "parameters": object_("Values by name; null resets to the default."),
         }
     ),
     "RuleSample": request_object(
         {
-            "event": object_(
-                "type, severity and payload; what is left out is what the rule wants."
+            "event": object_("type, severity and payload; missing fields match the rule."),
+            "context": object_(
+                "turn, history, user, project, result; by default those of a new run."
             ),
-            "context": object_("turn, history, user, project, result; the rest is a run's first."),
         }
     ),
     "RuleTest": response_object(
@@ -87,12 +90,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "rule": string(),
             "event": string("The type of the event."),
             "fires": boolean(),
-            "actions": array(object_(), "What it would do; nothing was done."),
+            "actions": array(object_(), "The actions it would perform. They are not performed."),
         }
     ),
 }
 
-_RULE: Final = RequestParameter(name="rule_id", description="Which rule.", location="path")
+_RULE: Final = RequestParameter(name="rule_id", description="The id of the rule.", location="path")
 _WRITE_ERRORS: Final = (400, 404, 408, 413, 415, 503)
 
 OPERATIONS: Final = (
@@ -100,16 +103,16 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/rules",
         name="listRules",
-        summary="The rules there are, as they are for you.",
+        summary="List the rules with your settings.",
         handle=list_rules,
-        responses={200: ResponseSpec("All of them.", "RuleList")},
+        responses={200: ResponseSpec("The rules.", "RuleList")},
         errors=(400, 503),
     ),
     Operation(
         method="PATCH",
         path="/api/rules/{rule_id}",
         name="changeRule",
-        summary="Turn a rule on or off for you, or set its parameters; at once.",
+        summary="Enable or disable a rule for you, or set its parameters. Applies immediately.",
         handle=change_rule,
         parameters=(_RULE,),
         body="RuleChange",
@@ -120,11 +123,11 @@ OPERATIONS: Final = (
         method="POST",
         path="/api/rules/{rule_id}/test",
         name="testRule",
-        summary="What a rule would do about an event.",
+        summary="Test a rule with a sample event.",
         handle=test,
         parameters=(_RULE,),
         body="RuleSample",
-        responses={200: ResponseSpec("What would be done.", "RuleTest")},
+        responses={200: ResponseSpec("The result of the test.", "RuleTest")},
         errors=_WRITE_ERRORS,
     ),
 )

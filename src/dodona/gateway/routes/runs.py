@@ -1,4 +1,4 @@
-"""Runs: which there were, what they did, and their chunks again."""
+"""Runs: list, details and event streams."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ _MAX_INTEGER = 10**18 - 1
 
 
 async def list_runs(request: ApiRequest) -> Response:
-    """The newest first; `next` is what to give as `before` to see those that are older."""
+    """List runs, newest first. Pass `next` as `before` to get the next page."""
     limit = request.params["limit"]
-    found = await request.api.runs.list(
+    runs = await request.api.runs.list(
         request.user_id,
         project_id=request.params["project_id"],
         before=request.params["before"],
         limit=limit,
     )
-    return json_response({"runs": found, "next": found[-1]["id"] if len(found) == limit else None})
+    return json_response({"runs": runs, "next": runs[-1]["id"] if len(runs) == limit else None})
 
 
 async def get_run(request: ApiRequest) -> Response:
+    """Return a run with its messages and steps."""
     return json_response(await request.api.runs.show(request.user_id, request.params["run_id"]))
 
 
 async def stream_events(request: ApiRequest) -> Response:
-    """A browser that comes back says in a header where it was, and repeats its first address."""
+    """Stream the chunks of a run.
+
+    A browser that reconnects repeats the URL and sends Last-Event-ID, which overrides `after`.
+    """
     run_id = request.params["run_id"]
-    seen = request.params["last-event-id"]
-    after = request.params["after"] if seen is None else seen
+    last_event_id = request.params["last-event-id"]
+    after = request.params["after"] if last_event_id is None else last_event_id
     await _require_run(request, run_id)
     if request.http_request.method == "HEAD":
         return Response(media_type="text/event-stream")
@@ -44,14 +48,14 @@ async def stream_events(request: ApiRequest) -> Response:
 
 
 async def _require_run(request: ApiRequest, run_id: int) -> None:
-    """Refuse an unknown run before a stream begins: what goes wrong later can only cut it."""
+    """Raise NotFound before the stream starts: a later error can only cut the stream."""
     page = await request.api.runs.list(request.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
-        raise NotFound(f"there is no run {run_id}.", hint="GET /api/runs lists yours.")
+        raise NotFound(f"there is no run {run_id}.", hint="GET /api/runs lists your runs.")
 
 
 _RUN = RequestParameter(
-    name="run_id", description="Which run.", location="path", bounds=(0, _MAX_INTEGER)
+    name="run_id", description="The id of the run.", location="path", bounds=(0, _MAX_INTEGER)
 )
 
 OPERATIONS = (
@@ -59,15 +63,15 @@ OPERATIONS = (
         method="GET",
         path="/api/runs",
         name="listRuns",
-        summary="Your runs, the newest first.",
+        summary="List runs, newest first.",
         handle=list_runs,
         parameters=(
-            RequestParameter(name="project_id", description="Only those of this project."),
+            RequestParameter(name="project_id", description="Only runs of this project."),
             RequestParameter(
-                name="before", description="Only those with a smaller id.", bounds=(1, _MAX_INTEGER)
+                name="before", description="Only runs with a smaller id.", bounds=(1, _MAX_INTEGER)
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 200), default=50
+                name="limit", description="Maximum number to return.", bounds=(1, 200), default=50
             ),
         ),
         responses={200: ResponseSpec("A page of runs.", "RunList")},
@@ -77,7 +81,7 @@ OPERATIONS = (
         method="GET",
         path="/api/runs/{run_id}",
         name="showRun",
-        summary="A run with its messages and steps.",
+        summary="Retrieve a run with its messages and steps.",
         handle=get_run,
         parameters=(_RUN,),
         responses={200: ResponseSpec("The run.", "RunDetails")},
@@ -87,26 +91,30 @@ OPERATIONS = (
         method="GET",
         path="/api/runs/{run_id}/events",
         name="followRun",
-        summary="The chunks of a run: those there were, then those to come, until it ends.",
+        summary="Stream the chunks of a run, past ones first, until it ends.",
         handle=stream_events,
         parameters=(
             _RUN,
             RequestParameter(
                 name="after",
-                description="The seq of the last one seen.",
+                description="The seq of the last chunk received.",
                 bounds=(0, _MAX_INTEGER),
                 default=0,
             ),
             RequestParameter(
                 name="last-event-id",
-                description="The same, as browsers say it; it comes before `after`.",
+                description="The same, sent by browsers. Overrides `after`.",
                 location="header",
                 bounds=(0, _MAX_INTEGER),
             ),
         ),
         responses={
-            200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENT_STREAM),
-            204: ResponseSpec("Nothing more will come."),
+            200: ResponseSpec(
+                "A stream of chunks. The id of an event is the seq of its chunk.",
+                "Chunk",
+                EVENT_STREAM,
+            ),
+            204: ResponseSpec("The run has ended and has no more chunks."),
         },
         errors=(400, 404, 503),
     ),

@@ -1,4 +1,4 @@
-"""Sessions: who talks to which agent through which channel."""
+"""Sessions: conversations of a peer with an agent through a channel."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ _MAX_SKIP: Final = 1_000_000
 
 
 async def list_sessions(request: ApiRequest) -> Response:
+    """List the sessions of the caller."""
     limit, skip = request.params["limit"], request.params["skip"]
-    found = await request.api.sessions.list(request.user_id, limit=limit, skip=skip)
-    return json_response({"sessions": found})
+    sessions = await request.api.sessions.list(request.user_id, limit=limit, skip=skip)
+    return json_response({"sessions": sessions})
 
 
 async def get_history(request: ApiRequest) -> Response:
+    """Return the latest messages of a session."""
     key, limit = request.params["key"], request.params["limit"]
     if not key:
-        raise BadRequest("say which session.", hint="Give its key, as GET /api/sessions lists it.")
-    found = await request.api.sessions.history(request.user_id, key, limit=limit)
-    return json_response({"messages": found})
+        raise BadRequest("key is required.", hint="GET /api/sessions lists the keys.")
+    messages = await request.api.sessions.history(request.user_id, key, limit=limit)
+    return json_response({"messages": messages})
 
 
 async def clear_session(request: ApiRequest) -> Response:
+    """Make the next message of a session start a new conversation."""
     key = _read_key(await request.json())
     return json_response(await request.api.sessions.clear(request.user_id, key))
 
@@ -50,20 +53,18 @@ def _read_key(body: dict[str, Any]) -> str:
         case {"key": str() as key, **rest} if not rest and 0 < len(key) <= MAX_KEY_LENGTH:
             return key
         case _:
-            raise BadRequest(
-                "say which session.", hint='Send {"key": "agent:channel:account:peer"}.'
-            )
+            raise BadRequest("key is required.", hint='Send {"key": "agent:channel:account:peer"}.')
 
 
 _LIMIT: Final = RequestParameter(
-    name="limit", description="How many at most.", bounds=(1, 200), default=50
+    name="limit", description="Maximum number to return.", bounds=(1, 200), default=50
 )
 _USAGE: Final = response_object({"input_tokens": integer(), "output_tokens": integer()})
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Session": response_object(
         {
-            "key": string("`agent:channel:account:peer`; a colon within a part is `%3A`."),
+            "key": string("`agent:channel:account:peer`; a colon inside a part is written `%3A`."),
             "agent_id": string(),
             "message_count": integer(),
             "token_usage": _USAGE,
@@ -83,32 +84,32 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/sessions",
         name="listSessions",
-        summary="Your sessions, the latest first.",
+        summary="List your sessions, most recently active first.",
         handle=list_sessions,
         parameters=(
             _LIMIT,
             RequestParameter(
-                name="skip", description="How many to pass over.", bounds=(0, _MAX_SKIP), default=0
+                name="skip", description="Number to skip.", bounds=(0, _MAX_SKIP), default=0
             ),
         ),
-        responses={200: ResponseSpec("A page of them.", "SessionList")},
+        responses={200: ResponseSpec("A page of sessions.", "SessionList")},
         errors=(400, 503),
     ),
     Operation(
         method="GET",
         path="/api/sessions/history",
         name="readSession",
-        summary="What was said in the last runs of a session, the oldest first.",
+        summary="List the messages of the latest runs of a session, oldest first.",
         handle=get_history,
-        parameters=(RequestParameter(name="key", description="Which session."), _LIMIT),
-        responses={200: ResponseSpec("Its messages.", "SessionHistory")},
+        parameters=(RequestParameter(name="key", description="The key of the session."), _LIMIT),
+        responses={200: ResponseSpec("The messages.", "SessionHistory")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="POST",
         path="/api/sessions/clear",
         name="clearSession",
-        summary="Let the next message of a session begin a new conversation.",
+        summary="Start a new conversation with the next message of a session.",
         handle=clear_session,
         body="SessionToClear",
         responses={200: ResponseSpec("The session.", "Session")},

@@ -1,4 +1,4 @@
-"""What a user has chosen: models and limits."""
+"""Settings of a user: models and limits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from dodona.gateway.http.responses import json_response
 
 
 async def get_settings(request: ApiRequest) -> Response:
+    """Return the caller's settings."""
     return json_response(await request.api.settings.get(request.user_id))
 
 
 async def change_settings(request: ApiRequest) -> Response:
+    """Change some settings."""
     values = await request.json()
     return json_response(await request.api.settings.change(request.user_id, values))
 
 
 async def replace_settings(request: ApiRequest) -> Response:
-    """All of them at once: what is missing takes its default."""
+    """Replace all settings; missing ones get their defaults."""
     values = {**ModelSettings().as_dict(), **await request.json()}
     return json_response(await request.api.settings.change(request.user_id, values))
 
@@ -33,7 +35,7 @@ OPERATIONS = (
         method="GET",
         path="/api/settings",
         name="getSettings",
-        summary="Your settings.",
+        summary="Retrieve your settings.",
         handle=get_settings,
         responses=_SETTINGS_RESPONSE,
         errors=(400, 503),
@@ -42,7 +44,7 @@ OPERATIONS = (
         method="PATCH",
         path="/api/settings",
         name="changeSettings",
-        summary="Change some settings.",
+        summary="Update some settings.",
         handle=change_settings,
         body="SettingsChange",
         responses=_SETTINGS_RESPONSE,
@@ -52,7 +54,7 @@ OPERATIONS = (
         method="PUT",
         path="/api/settings",
         name="replaceSettings",
-        summary="Set all settings; those left out take their defaults.",
+        summary="Replace all settings. Missing ones get their defaults.",
         handle=replace_settings,
         body="SettingsChange",
         responses=_SETTINGS_RESPONSE,

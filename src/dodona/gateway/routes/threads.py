@@ -1,4 +1,4 @@
-"""The threads of a project: logs that only grow."""
+"""Threads of a project: append-only logs."""
 
 from __future__ import annotations
 
@@ -41,38 +41,40 @@ _MAX_INTEGER: Final = 10**18 - 1
 
 
 async def list_threads(request: ApiRequest) -> Response:
-    found = await request.api.threads.list(
+    """List the threads of a project."""
+    threads = await request.api.threads.list(
         request.user_id, request.params["project_id"], limit=request.params["limit"]
     )
-    return json_response({"threads": [_thread_json(each) for each in found]})
+    return json_response({"threads": [_thread_json(each) for each in threads]})
 
 
 async def read_thread(request: ApiRequest) -> Response:
-    """The oldest first; `next` is what to give as `after` to read on."""
-    wanted = request.params
-    limit = wanted["limit"]
-    found = await request.api.threads.read(
+    """Return entries, oldest first. Pass `next` as `after` to get the next page."""
+    params = request.params
+    limit = params["limit"]
+    page = await request.api.threads.read(
         request.user_id,
-        wanted["project_id"],
-        wanted["thread_id"],
-        after=-1 if wanted["newest"] else wanted["after"],
+        params["project_id"],
+        params["thread_id"],
+        after=-1 if params["newest"] else params["after"],
         limit=limit,
     )
-    more = len(found.entries) == limit and not wanted["newest"]
+    has_more = len(page.entries) == limit and not params["newest"]
     return json_response(
         {
-            "thread": _thread_json(found.thread),
-            "entries": [_entry_json(each) for each in found.entries],
-            "total": found.total,
-            "next": found.entries[-1].id if more else None,
+            "thread": _thread_json(page.thread),
+            "entries": [_entry_json(each) for each in page.entries],
+            "total": page.total,
+            "next": page.entries[-1].id if has_more else None,
         }
     )
 
 
 async def search(request: ApiRequest) -> Response:
+    """Search the entries of a project's threads."""
     query = request.params["query"]
     if query is None:
-        raise BadRequest("say what to search for.", hint="Like: ?query=oak")
+        raise BadRequest("query is required.", hint="For example: ?query=oak")
     hits = await request.api.threads.search(
         request.user_id, request.params["project_id"], query, limit=request.params["limit"]
     )
@@ -86,50 +88,51 @@ async def search(request: ApiRequest) -> Response:
 
 
 async def start_thread(request: ApiRequest) -> Response:
-    """To the thread of this title, if there is one."""
+    """Add an entry to the thread with this title, creating it if needed."""
     return await _push_entry(request, "NewThread")
 
 
 async def push_entry(request: ApiRequest) -> Response:
+    """Add an entry to a thread."""
     return await _push_entry(request, "NewEntry", thread_id=request.params["thread_id"])
 
 
 async def _push_entry(
     request: ApiRequest, schema_name: str, thread_id: int | None = None
 ) -> Response:
-    asked = _read_fields(await request.json(), SCHEMAS[schema_name])
+    fields = _read_fields(await request.json(), SCHEMAS[schema_name])
     entry = await request.api.threads.push(
         NewEntry(
             user_id=request.user_id,
-            project_id=asked.get("project_id", DEFAULT_PROJECT),
+            project_id=fields.get("project_id", DEFAULT_PROJECT),
             author="user",
-            entry_type=asked.get("entry_type", ENTRY_TYPES[0]),
-            content=asked["content"],
+            entry_type=fields.get("entry_type", ENTRY_TYPES[0]),
+            content=fields["content"],
             thread_id=thread_id,
-            title=asked.get("title", ""),
+            title=fields.get("title", ""),
         )
     )
-    place = f"/api/threads/{entry.thread_id}"
-    return json_response(_entry_json(entry), status=201, headers={"location": place})
+    location = f"/api/threads/{entry.thread_id}"
+    return json_response(_entry_json(entry), status=201, headers={"location": location})
 
 
 def _read_fields(body: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """The fields, all of them texts; what is wrong with them is told at once."""
+    """Return the fields, all of them strings. Raises BadRequest with all problems together."""
     fields: dict[str, Schema] = schema["properties"]
-    wrong: list[DodonaError] = [
+    errors: list[DodonaError] = [
         BadRequest(f"there is no field {name!r:.80}.", hint=did_you_mean(name, fields))
         for name in body
         if name not in fields
     ]
     missing = [name for name in schema["required"] if name not in body]
-    wrong += [BadRequest(f"{name} is missing.") for name in missing]
-    wrong += [
-        BadRequest(f"{name} must be a text.")
+    errors += [BadRequest(f"{name} is missing.") for name in missing]
+    errors += [
+        BadRequest(f"{name} must be a string.")
         for name in fields
         if name in body and not isinstance(body[name], str)
     ]
-    if wrong:
-        raise BadRequest.combine(wrong)
+    if errors:
+        raise BadRequest.combine(errors)
     return body
 
 
@@ -157,12 +160,14 @@ _NEW_ENTRY: Final = {
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "ThreadList": response_object({"threads": array(ref("Thread"), "The latest first.")}),
+    "ThreadList": response_object(
+        {"threads": array(ref("Thread"), "Most recently updated first.")}
+    ),
     "Thread": response_object(
         {
             "id": integer(),
             "title": string(),
-            "entries": integer("How many it has."),
+            "entries": integer("Number of entries."),
             "created_at": date_time(),
             "updated_at": date_time(),
         }
@@ -170,24 +175,26 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "ThreadPage": response_object(
         {
             "thread": ref("Thread"),
-            "entries": array(ref("ThreadEntry"), "The oldest first."),
-            "total": integer("How many the thread has."),
-            "next": nullable(integer("What to give as `after` to read on.")),
+            "entries": array(ref("ThreadEntry"), "Oldest first."),
+            "total": integer("Number of entries in the thread."),
+            "next": nullable(
+                integer("Pass it as `after` to get the next page; null on the last page.")
+            ),
         }
     ),
     "ThreadEntry": response_object(_ENTRY),
-    "EntryHits": response_object({"hits": array(ref("EntryHit"), "The best first.")}),
+    "EntryHits": response_object({"hits": array(ref("EntryHit"), "Best first.")}),
     "EntryHit": response_object(
         {
             **_ENTRY,
-            "title": string("The thread's."),
+            "title": string("The title of the thread."),
             "score": number("From 0 to 1; comparable within one search."),
         }
     ),
     "NewThread": request_object(
         {
             "title": string(
-                "Of a thread that is there, or to be begun.", minLength=1, maxLength=MAX_TITLE_CHARS
+                "The title of an existing or a new thread.", minLength=1, maxLength=MAX_TITLE_CHARS
             ),
             **_NEW_ENTRY,
         },
@@ -197,10 +204,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 _PROJECT: Final = RequestParameter(
-    name="project_id", description="Whose threads.", default=DEFAULT_PROJECT
+    name="project_id", description="The project.", default=DEFAULT_PROJECT
 )
 _THREAD: Final = RequestParameter(
-    name="thread_id", description="Which thread.", location="path", bounds=(0, _MAX_INTEGER)
+    name="thread_id", description="The id of the thread.", location="path", bounds=(0, _MAX_INTEGER)
 )
 _READ_ERRORS: Final = (400, 404, 503)
 _WRITE_ERRORS: Final = (400, 404, 408, 413, 415, 503)
@@ -211,12 +218,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/threads",
         name="listThreads",
-        summary="The threads of a project, the latest first.",
+        summary="List the threads of a project, most recently updated first.",
         handle=list_threads,
         parameters=(
             _PROJECT,
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 200), default=50
+                name="limit", description="Maximum number to return.", bounds=(1, 200), default=50
             ),
         ),
         responses={200: ResponseSpec("The threads.", "ThreadList")},
@@ -226,46 +233,52 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/threads",
         name="beginThread",
-        summary="Add an entry to the thread of a title, begun if there is none.",
+        summary="Add an entry to the thread with a title. Creates the thread if needed.",
         handle=start_thread,
         body="NewThread",
         responses=_CREATED_RESPONSE,
         errors=_WRITE_ERRORS,
     ),
-    # Before threads by their id: the first path that fits is taken.
+    # Before `/api/threads/{thread_id}`: the first matching path wins.
     Operation(
         method="GET",
         path="/api/threads/search",
         name="searchThreads",
-        summary="The entries of a project's threads that fit some words best.",
+        summary="Search the entries of a project's threads.",
         handle=search,
         parameters=(
-            RequestParameter(name="query", description="The words."),
+            RequestParameter(name="query", description="The search terms."),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 100), default=20
+                name="limit", description="Maximum number to return.", bounds=(1, 100), default=20
             ),
             _PROJECT,
         ),
-        responses={200: ResponseSpec("The entries.", "EntryHits")},
+        responses={200: ResponseSpec("The matching entries.", "EntryHits")},
         errors=_READ_ERRORS,
     ),
     Operation(
         method="GET",
         path="/api/threads/{thread_id}",
         name="readThread",
-        summary="The entries of a thread, the oldest first.",
+        summary="List the entries of a thread, oldest first.",
         handle=read_thread,
         parameters=(
             _THREAD,
             _PROJECT,
             RequestParameter(
-                name="after", description="Only later ones.", bounds=(0, _MAX_INTEGER), default=0
+                name="after",
+                description="Only entries after this id.",
+                bounds=(0, _MAX_INTEGER),
+                default=0,
             ),
             RequestParameter(
-                name="newest", description="1: the newest ones instead.", bounds=(0, 1), default=0
+                name="newest",
+                description="1 returns the newest entries instead.",
+                bounds=(0, 1),
+                default=0,
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 200), default=50
+                name="limit", description="Maximum number to return.", bounds=(1, 200), default=50
             ),
         ),
         responses={200: ResponseSpec("A page of entries.", "ThreadPage")},

@@ -1,4 +1,4 @@
-"""The tree of a conversation: its nodes, branches and labels."""
+"""The conversation tree: nodes, branches and labels."""
 
 from __future__ import annotations
 
@@ -30,81 +30,85 @@ from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
 _MAX_INTEGER: Final = 10**18 - 1
-_MAX_NAME_LENGTH: Final = 200  # characters of a name
+_MAX_NAME_LENGTH: Final = 200  # characters of a context_id or label
 
 
 async def get_tree(request: ApiRequest) -> Response:
+    """Return a page of nodes."""
     values = request.params
     if (view := values["view"]) not in VIEWS:
         raise BadRequest(f"view must be {' or '.join(VIEWS)} (got {view!r:.80}).")
-    found = await request.api.tree.show(
+    page = await request.api.tree.show(
         request.user_id,
         values["project_id"],
         view=view,
         before=values["before"],
         limit=values["limit"],
     )
-    return json_response(found)
+    return json_response(page)
 
 
 async def checkout(request: ApiRequest) -> Response:
-    """A head that is not given is any; null is the root."""
-    asked = _read_fields(await request.json(), "context_id", "project_id", "expected")
-    if "context_id" not in asked:
+    """Move the head. Without `expected` the current head is not checked; null is the root."""
+    fields = _read_fields(await request.json(), "context_id", "project_id", "expected")
+    if "context_id" not in fields:
         raise BadRequest(
-            "say which context_id to go on from.", hint="null is before the first message."
+            "context_id is required.", hint="null is the place before the first message."
         )
-    moved = await request.api.tree.checkout(
+    head = await request.api.tree.checkout(
         request.user_id,
-        asked.get("project_id") or DEFAULT_PROJECT,
-        asked["context_id"],
-        expected=asked.get("expected", ...),
+        fields.get("project_id") or DEFAULT_PROJECT,
+        fields["context_id"],
+        expected=fields.get("expected", ...),
     )
-    return json_response(moved)
+    return json_response(head)
 
 
 async def branch(request: ApiRequest) -> Response:
-    asked = _read_fields(await request.json(), "message_id", "context_id", "project_id", "label")
-    moved = await request.api.tree.branch(
+    """Move the head to a message or context, and label it."""
+    fields = _read_fields(await request.json(), "message_id", "context_id", "project_id", "label")
+    head = await request.api.tree.branch(
         request.user_id,
-        asked.get("project_id") or DEFAULT_PROJECT,
-        message_id=asked.get("message_id"),
-        name=asked.get("context_id"),
-        label=asked.get("label"),
+        fields.get("project_id") or DEFAULT_PROJECT,
+        message_id=fields.get("message_id"),
+        name=fields.get("context_id"),
+        label=fields.get("label"),
     )
-    return json_response(moved)
+    return json_response(head)
 
 
 async def label(request: ApiRequest) -> Response:
-    asked = _read_fields(await request.json(), "context_id", "label")
-    if asked.get("context_id") is None or "label" not in asked:
+    """Set or remove the label of a node."""
+    fields = _read_fields(await request.json(), "context_id", "label")
+    if fields.get("context_id") is None or "label" not in fields:
         raise BadRequest(
-            "say which context_id gets which label.", hint="null takes the label away."
+            "context_id and label are required.", hint="The label null removes the label."
         )
-    found = await request.api.tree.label(request.user_id, asked["context_id"], asked["label"])
-    return json_response(found)
+    labelled = await request.api.tree.label(request.user_id, fields["context_id"], fields["label"])
+    return json_response(labelled)
 
 
 async def prune(request: ApiRequest) -> Response:
+    """Remove a node and its descendants."""
     return json_response(
         await request.api.tree.prune(request.user_id, request.params["context_id"])
     )
 
 
 def _read_fields(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The fields of a request, each a text or null; all that is wrong is told at once."""
-    wrong: list[DodonaError] = []
+    """Return the fields, each a string or null. Raises BadRequest with all problems together."""
+    errors: list[DodonaError] = []
     for name, value in body.items():
         if name not in names:
             hint = did_you_mean(name, names)
-            wrong.append(BadRequest(f"there is no field {name!r:.80}.", hint=hint))
+            errors.append(BadRequest(f"there is no field {name!r:.80}.", hint=hint))
         elif value is not None and not (
             isinstance(value, str) and 0 < len(value) <= _MAX_NAME_LENGTH
         ):
-            told = f"{name} must be a text of 1 to {_MAX_NAME_LENGTH} characters, or null."
-            wrong.append(BadRequest(told))
-    if wrong:
-        raise BadRequest.combine(wrong)
+            problem = f"{name} must be a string of 1 to {_MAX_NAME_LENGTH} characters, or null."
+            errors.append(BadRequest(problem))
+    if errors:
+        raise BadRequest.combine(errors)
     return body
 
 
@@ -112,9 +116,11 @@ _CONTEXT: Final = string("A context_id or a label.", minLength=1, maxLength=_MAX
 _PROJECT_FIELD: Final = nullable(
     string(minLength=1, maxLength=_MAX_NAME_LENGTH, default=DEFAULT_PROJECT)
 )
-_LABEL: Final = string("One node's in a conversation.", minLength=1, maxLength=MAX_LABEL_CHARS)
+_LABEL: Final = string(
+    "A label, unique within the conversation.", minLength=1, maxLength=MAX_LABEL_CHARS
+)
 _HEAD: Final = nullable(
-    string("Where the next question goes on; null is before the first message.")
+    string("The node that the next question continues; null is before the first message.")
 )
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -124,24 +130,26 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "status": enum(*(status.value for status in ContextStatus)),
             "head": _HEAD,
             "nodes": array(ref("TreeNode")),
-            "next": nullable(integer("What to give as `before` for older ones.")),
+            "next": nullable(
+                integer("Pass it as `before` to get older nodes; null on the last page.")
+            ),
         }
     ),
     "TreeNode": response_object(
         {
-            "id": integer("Of its run."),
+            "id": integer("The id of its run."),
             "context_id": string(),
-            "parent": nullable(string("The context_id before it; null at the root.")),
+            "parent": nullable(string("The context_id of the parent; null at the root.")),
             "is_head": boolean(),
-            "on_path": boolean("Is it between the root and the head?"),
+            "on_path": boolean("Whether it is between the root and the head."),
             "status": enum(*(status.value for status in RunStatus)),
             "label": nullable(string()),
-            "question": nullable(string("How it begins.")),
-            "question_id": nullable(string("Of the message.")),
-            "answer": nullable(string("How it begins.")),
-            "answer_id": nullable(string("Of the message.")),
-            "children": integer("How many nodes follow from it directly."),
-            "has_summary": boolean("Does a summary stand for it and all before it?"),
+            "question": nullable(string("The beginning of the question.")),
+            "question_id": nullable(string("The id of the message.")),
+            "answer": nullable(string("The beginning of the answer.")),
+            "answer_id": nullable(string("The id of the message.")),
+            "children": integer("Number of direct children."),
+            "has_summary": boolean("Whether a summary replaces it and all nodes before it."),
             "tokens": integer(),
             "created_at": date_time(),
         }
@@ -152,7 +160,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "project_id": _PROJECT_FIELD,
             "expected": nullable(
                 string(
-                    "The head as you saw it: if it is another by now, nothing is changed.",
+                    "The head you expect. If it differs, the request fails.",
                     minLength=1,
                     maxLength=_MAX_NAME_LENGTH,
                 )
@@ -161,12 +169,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
         required=("context_id",),
     ),
     "Branching": {
-        "description": "From a message or from a context, one of them.",
+        "description": "Branch from a message or from a context: exactly one of them.",
         **request_object(
             {
                 "message_id": nullable(
                     string(
-                        "A user's: to ask otherwise. Another: to go on from there.",
+                        "A user message, to rephrase it, or an answer, to continue from it.",
                         minLength=1,
                         maxLength=_MAX_NAME_LENGTH,
                     )
@@ -187,12 +195,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "head": _HEAD,
             "open_runs": array(
                 integer(),
-                "They go on: the one that runs as a branch, those that wait from the head.",
+                "Open runs. The active one becomes a branch; queued ones continue from the head.",
             ),
         }
     ),
     "Labelled": response_object({"context_id": string(), "label": nullable(string())}),
-    "Pruned": response_object({"pruned": integer("How many nodes are gone."), "head": _HEAD}),
+    "Pruned": response_object({"pruned": integer("Number of removed nodes."), "head": _HEAD}),
 }
 
 _WRITE_ERRORS: Final = (400, 404, 408, 409, 413, 415, 503)
@@ -202,24 +210,27 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/oracle/tree",
         name="showTree",
-        summary="The nodes of a project's conversation, the newest first.",
+        summary="List the nodes of a project's conversation, newest first.",
         handle=get_tree,
         parameters=(
             RequestParameter(
-                name="project_id", description="Whose conversation.", default=DEFAULT_PROJECT
+                name="project_id", description="The project.", default=DEFAULT_PROJECT
             ),
             RequestParameter(
                 name="view",
-                description="all, or path: from the head to the root, with what branches off.",
+                description="all, or path: from the head to the root, plus the start of branches.",
                 default="all",
             ),
             RequestParameter(
                 name="before",
-                description="What the last page gave as next.",
+                description="The `next` of the previous page.",
                 bounds=(1, _MAX_INTEGER),
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, MAX_NODES), default=100
+                name="limit",
+                description="Maximum number to return.",
+                bounds=(1, MAX_NODES),
+                default=100,
             ),
         ),
         responses={200: ResponseSpec("A page of nodes.", "Tree")},
@@ -229,27 +240,27 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/oracle/tree/checkout",
         name="checkout",
-        summary="Let the next question go on from another node.",
+        summary="Continue from another node with the next question.",
         handle=checkout,
         body="Checkout",
-        responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
+        responses={200: ResponseSpec("The new head.", "TreeHead")},
         errors=_WRITE_ERRORS,
     ),
     Operation(
         method="POST",
         path="/api/oracle/tree/branch",
         name="branch",
-        summary="Go on from any message, and label the place.",
+        summary="Continue from any message, and label the node.",
         handle=branch,
         body="Branching",
-        responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
+        responses={200: ResponseSpec("The new head.", "TreeHead")},
         errors=_WRITE_ERRORS,
     ),
     Operation(
         method="POST",
         path="/api/oracle/tree/label",
         name="labelNode",
-        summary="Name a node, or take its name away.",
+        summary="Set or remove the label of a node.",
         handle=label,
         body="Labelling",
         responses={200: ResponseSpec("The node's label.", "Labelled")},
@@ -259,12 +270,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="DELETE",
         path="/api/oracle/tree/{context_id}",
         name="pruneTree",
-        summary="Remove a node and all that follows from it. What it cost stays on record.",
+        summary="Delete a node and its descendants. Their usage stays recorded.",
         handle=prune,
         parameters=(
-            RequestParameter(name="context_id", description="Which node.", location="path"),
+            RequestParameter(
+                name="context_id", description="A context_id or a label.", location="path"
+            ),
         ),
-        responses={200: ResponseSpec("What is left.", "Pruned")},
+        responses={200: ResponseSpec("The number of deleted nodes, and the head.", "Pruned")},
         errors=(400, 404, 503),
     ),
 )

@@ -1,4 +1,4 @@
-"""Usage and budgets: one's own, and for scope admin everybody's."""
+"""Usage and budgets: the caller's, and with scope admin those of all users."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ ALL_USERS: Final = "*"
 
 
 async def get_usage(request: ApiRequest) -> Response:
-    """Whole days of UTC: `until` is the last one that counts."""
+    """Return usage of whole UTC days; `until` is inclusive."""
     values = request.params
-    span = UsageQuery.from_days(
+    query = UsageQuery.from_days(
         _requested_user(request), since=values["since"], until=values["until"]
     )
-    found = await request.api.spending.usage(
-        span, _read_group_by(values["by"]), max_rows=values["limit"]
+    usage = await request.api.spending.usage(
+        query, _read_group_by(values["by"]), max_rows=values["limit"]
     )
-    return json_response(found)
+    return json_response(usage)
 
 
 async def get_budgets(request: ApiRequest) -> Response:
-    found = await request.api.spending.budgets(
+    """Return the budgets that apply to the caller's model calls."""
+    budgets = await request.api.spending.budgets(
         _requested_user(request), max_rows=request.params["limit"]
     )
-    return json_response({"budgets": found})
+    return json_response({"budgets": budgets})
 
 
 def _requested_user(request: ApiRequest) -> str | None:
-    """One's own, unless another is named; None is everybody's."""
+    """Return the requested user, by default the caller; None means all users."""
     user: str | None = request.params["user"]
     if user is None or user == request.user_id:
         return request.user_id
@@ -58,25 +59,25 @@ def _requested_user(request: ApiRequest) -> str | None:
 def _read_group_by(name: str) -> GroupBy:
     names = [each.value for each in GroupBy]
     if name not in names:
-        hint = did_you_mean(name, names) or f"It can be {', '.join(names)}."
-        raise BadRequest(f"usage cannot be put together by {name!r:.80}.", hint=hint)
+        hint = did_you_mean(name, names) or f"Groups are {', '.join(names)}."
+        raise BadRequest(f"usage cannot be grouped by {name!r:.80}.", hint=hint)
     return GroupBy(name)
 
 
 _USER = RequestParameter(
-    name="user", description="Whose, for scope admin; * is everybody's. Your own if none."
+    name="user", description="The user, with scope admin; * for all users. By default you."
 )
 
 _TOTALS: Final = {
     "calls": integer(),
-    "input_tokens": integer("All that was read, from a cache too."),
-    "output_tokens": integer("All that was written, reasoning too."),
+    "input_tokens": integer("Including tokens read from a cache."),
+    "output_tokens": integer("Including reasoning tokens."),
     "cache_read_tokens": integer(),
     "cache_write_tokens": integer(),
     "reasoning_tokens": integer(),
-    "cost_usd": number("Of the calls whose price is known."),
-    "unpriced": integer("Calls whose price is not."),
-    "estimated": integer("Calls that were counted here, for the provider did not say."),
+    "cost_usd": number("Cost of the calls with a known price."),
+    "unpriced": integer("Calls without a known price."),
+    "estimated": integer("Calls whose tokens were estimated, because the provider reported none."),
 }
 _GROUP_KEYS: Final = {
     "day": string(format="date"),
@@ -103,12 +104,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 response_object(
                     {
                         "kind": enum("session", "agent", "user", "daily", "monthly"),
-                        "scope": string("Like user:ada, or daily."),
-                        "period": nullable(string("A day or a month.")),
+                        "scope": string("Such as user:ada or daily."),
+                        "period": nullable(string("The day or month.")),
                         "unit": enum("tokens", "usd"),
                         "ceiling": number(),
                         "used": number(),
-                        "held": number("By calls on their way."),
+                        "held": number("Reserved by calls in progress."),
                         "left": number(),
                         "resets_at": nullable(date_time()),
                     }
@@ -123,40 +124,40 @@ OPERATIONS = (
         method="GET",
         path="/api/usage",
         name="showUsage",
-        summary="What calls of models came to.",
+        summary="Retrieve model usage and cost.",
         handle=get_usage,
         parameters=(
             RequestParameter(
                 name="by",
-                description="Put together by day, agent, model, session or user.",
+                description="Group by day, agent, model, session or user.",
                 default=GroupBy.DAY.value,
             ),
-            RequestParameter(name="since", description="The first day, as in 2026-11-01, of UTC."),
-            RequestParameter(name="until", description="The last day."),
+            RequestParameter(name="since", description="The first day in UTC, such as 2026-11-01."),
+            RequestParameter(name="until", description="The last day, inclusive."),
             _USER,
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 1000), default=100
+                name="limit", description="Maximum number of groups.", bounds=(1, 1000), default=100
             ),
         ),
-        responses={200: ResponseSpec("All of it, and in parts.", "Usage")},
+        responses={200: ResponseSpec("The total and the groups.", "Usage")},
         errors=(400, 503),
     ),
     Operation(
         method="GET",
         path="/api/budgets",
         name="showBudgets",
-        summary="What is left of the budgets that calls fall under.",
+        summary="List the budgets that apply, with the remaining amounts.",
         handle=get_budgets,
         parameters=(
             _USER,
             RequestParameter(
                 name="limit",
-                description="How many sessions, agents and users at most.",
+                description="Maximum number of sessions, agents and users.",
                 bounds=(1, 1000),
                 default=100,
             ),
         ),
-        responses={200: ResponseSpec("The budgets that have a ceiling.", "Budgets")},
+        responses={200: ResponseSpec("The budgets with a ceiling.", "Budgets")},
         errors=(400, 503),
     ),
 )

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: agents are models. Any client that speaks it can ask them."""
+"""OpenAI-compatible chat completions. Agents appear as models."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 from dodona.gateway.http.tasks import first_completed, wait_disconnect
 from dodona.gateway.routes.oracle import RUN_HEADER
-from dodona.gateway.v1 import passthrough as relays
-from dodona.gateway.v1 import run_completion as runs
 from dodona.gateway.v1.completion import encode_event
+from dodona.gateway.v1.passthrough import PassthroughCompletion, start_passthrough
 from dodona.gateway.v1.request import FIXED_FIELDS, IGNORED_FIELDS, MAX_TOKENS, ChatRequest
+from dodona.gateway.v1.run_completion import RunCompletion, start_run
 
 _OWNED_BY: Final = "dodona"
 
 
 async def list_models(request: ApiRequest) -> Response:
+    """List the agents as models."""
     return json_response(
         {"object": "list", "data": [_model_json(name) for name in request.api.agents().ids()]}
     )
 
 
 async def get_model(request: ApiRequest) -> Response:
+    """Return an agent as a model."""
     agent, _ = _resolve_model(request, request.params["model"])
     return json_response(_model_json(agent.id))
 
@@ -55,82 +57,82 @@ def _model_json(name: str) -> dict[str, Any]:
 
 
 async def create_completion(request: ApiRequest) -> Response:
-    """A run of the agent, or an answer of its model to a client that brings tools."""
-    asked = ChatRequest.parse(await request.json())
-    agent, wanted = _resolve_model(request, asked.model)
-    agency, user_id = request.api, request.user_id
-    if asked.is_passthrough:
-        relaying = relays.start_passthrough(
-            agency, user_id=user_id, chat_request=asked, agent=agent, model=wanted
+    """Start a run of the agent, or call its model directly if the client sends tools."""
+    chat_request = ChatRequest.parse(await request.json())
+    agent, model = _resolve_model(request, chat_request.model)
+    api, user_id = request.api, request.user_id
+    if chat_request.is_passthrough:
+        passthrough = start_passthrough(
+            api, user_id=user_id, chat_request=chat_request, agent=agent, model=model
         )
-        return await _respond(request, asked, relaying, {})
-    answering = await runs.start_run(
-        agency,
+        return await _respond(request, chat_request, passthrough, {})
+    run = await start_run(
+        api,
         request.state.shutdown,
         user_id=user_id,
-        chat_request=asked,
-        names=(agent.id, wanted),
+        chat_request=chat_request,
+        names=(agent.id, model),
     )
-    return await _respond(request, asked, answering, {RUN_HEADER: str(answering.run_id)})
+    return await _respond(request, chat_request, run, {RUN_HEADER: str(run.run_id)})
 
 
 async def _respond(
     request: ApiRequest,
     chat_request: ChatRequest,
-    completion: runs.RunCompletion | relays.PassthroughCompletion,
+    completion: RunCompletion | PassthroughCompletion,
     headers: dict[str, str],
 ) -> Response:
     if chat_request.stream:
-        # An error before the first piece is a plain answer: its status decides what clients raise.
+        # An error before the first piece is a normal response, whose status clients need.
         pieces = _stream_with_errors(request, completion.stream())
         return request.stream(
             pieces, headers, begins_within=request.state.settings.heartbeat_interval
         )
 
-    async def made() -> Response:
+    async def wait_for_answer() -> Response:
         return json_response(await completion.collect(), headers=headers)
 
-    async def left() -> Response:
+    async def wait_for_disconnect() -> Response:
         await wait_disconnect(request.http_request.receive)
-        if isinstance(completion, runs.RunCompletion):
+        if isinstance(completion, RunCompletion):
             await completion.cancel()
-        return Response(status_code=204)  # nobody is there to read it
+        return Response(status_code=204)  # there is no client left to read it
 
-    async def closed() -> Response:
+    async def wait_for_shutdown() -> Response:
         await request.state.shutdown.wait_finished()
-        raise ShuttingDown("Dodona is stopping.", hint="Ask again when it is back.")
+        raise ShuttingDown("Dodona is shutting down.", hint="Retry after the restart.")
 
-    return await first_completed(made(), left(), closed())
+    return await first_completed(wait_for_answer(), wait_for_disconnect(), wait_for_shutdown())
 
 
 async def _stream_with_errors(
     request: ApiRequest, pieces: AsyncGenerator[bytes]
 ) -> AsyncGenerator[bytes]:
-    """Tell an error in the stream once that has begun; such a stream has no [DONE]."""
-    has_begun = False
+    """Send an error as an event if the stream has started; such a stream has no [DONE]."""
+    has_started = False
     async with aclosing(pieces):
         try:
             async for piece in pieces:
                 yield piece
-                has_begun = True
+                has_started = True
         except DodonaError as error:
-            if not has_begun:
+            if not has_started:
                 raise
-            told, redactor = as_openai(error), request.state.redactor
-            yield encode_event(told if redactor is None else redactor.scrub_all(told))
+            document, redactor = as_openai(error), request.state.redactor
+            yield encode_event(document if redactor is None else redactor.scrub_all(document))
 
 
 def _resolve_model(request: ApiRequest, name: str) -> tuple[AgentDef, str]:
-    """The agent of this name, and what comes after a slash: a model that is wanted of it."""
+    """Split `agent/model` into the agent and the requested model, which may be empty."""
     agents = request.api.agents()
-    id_, _, wanted = name.partition("/")
+    id_, _, model = name.partition("/")
     agent = agents.get(id_)
-    if agent is None or (not wanted and id_ != name):
+    if agent is None or (not model and id_ != name):
         raise UnknownModel(
             f"there is no model {name!r:.80}.",
             hint=did_you_mean(id_, agents.ids()) or "GET /v1/models lists the agents.",
         )
-    return agent, wanted
+    return agent, model
 
 
 _ASK_ERRORS: Final = (400, 401, 404, 408, 409, 413, 415, 429, 502, 503)
@@ -140,13 +142,13 @@ OPERATIONS: Final = (
         method="POST",
         path="/v1/chat/completions",
         name="createChatCompletion",
-        summary="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
+        summary="Create a chat completion. The model is an agent.",
         starts_run=True,
         handle=create_completion,
         body="V1Request",
         responses={
             200: ResponseSpec(
-                "The answer; with `stream`, events, the last of which is [DONE].",
+                "The completion; with `stream`, a stream of chunks that ends with [DONE].",
                 "V1Answer",
                 event_schema="V1Chunk",
             )
@@ -157,18 +159,20 @@ OPERATIONS: Final = (
         method="GET",
         path="/v1/models",
         name="listModels",
-        summary="The agents, as models.",
+        summary="List the agents as models.",
         handle=list_models,
-        responses={200: ResponseSpec("All of them.", "V1Models")},
+        responses={200: ResponseSpec("The models.", "V1Models")},
         errors=(400, 401, 429, 503),
     ),
     Operation(
         method="GET",
         path="/v1/models/{model}",
         name="retrieveModel",
-        summary="An agent, as a model.",
+        summary="Retrieve an agent as a model.",
         handle=get_model,
-        parameters=(RequestParameter(name="model", description="Which agent.", location="path"),),
+        parameters=(
+            RequestParameter(name="model", description="The id of the agent.", location="path"),
+        ),
         responses={200: ResponseSpec("The model.", "V1Model")},
         errors=(400, 401, 404, 429, 503),
     ),
@@ -178,31 +182,35 @@ _MESSAGE: Final = {
     "type": "object",
     "properties": {
         "role": enum("system", "developer", "user", "assistant", "tool"),
-        "content": {"description": "A text, or a list of parts of type text."},
-        "tool_calls": array(object_(), "An assistant's, of tools that the client brought."),
-        "tool_call_id": string("Of the call that a tool's message answers."),
+        "content": {"description": "A string, or a list of text parts."},
+        "tool_calls": array(object_(), "Calls of the client's tools, in assistant messages."),
+        "tool_call_id": string("The id of the call, in tool messages."),
     },
     "required": ["role"],
 }
 
 _REQUEST: Final[dict[str, Schema]] = {
-    "model": string("An agent; after a slash, a model that it is to use.", examples=["oracle"]),
+    "model": string("An agent, or `agent/model` to select its model.", examples=["oracle"]),
     "messages": {"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 2000},
-    "user": nullable(string("Names a session, which goes on by itself.", maxLength=200)),
+    "user": nullable(string("Selects a session, which keeps its history.", maxLength=200)),
     "stream": nullable(boolean()),
-    "stream_options": nullable(object_('{"include_usage": true} tells at the end what was used.')),
+    "stream_options": nullable(
+        object_('{"include_usage": true} adds a final chunk with the usage.')
+    ),
     "max_tokens": nullable(integer(minimum=1, maximum=MAX_TOKENS)),
     "max_completion_tokens": nullable(integer(minimum=1, maximum=MAX_TOKENS)),
     "temperature": nullable(number(minimum=0, maximum=2)),
-    "stop": {"description": "A text, or up to four."},
+    "stop": {"description": "A string, or a list of up to four."},
     "reasoning_effort": nullable(enum("none", "minimal", "low", "medium", "high", "xhigh")),
-    "tools": nullable(array(object_(), "The client's own: the agent's model answers directly.")),
-    "tool_choice": {"description": "As OpenAI has it."},
+    "tools": nullable(
+        array(object_(), "The client's own tools. The agent's model answers directly.")
+    ),
+    "tool_choice": {"description": "As in OpenAI's API."},
     "parallel_tool_calls": nullable(boolean()),
-    "response_format": nullable(object_("With tools only.")),
-    **{name: {"description": "Without effect."} for name in IGNORED_FIELDS},
+    "response_format": nullable(object_("Only with tools.")),
+    **{name: {"description": "Ignored."} for name in IGNORED_FIELDS},
     **{
-        name: {"description": f"Only {values[0]!r}." if values else "Not possible."}
+        name: {"description": f"Only {values[0]!r}." if values else "Not supported."}
         for name, values in FIXED_FIELDS.items()
     },
 }
@@ -240,7 +248,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "object": {"const": "chat.completion.chunk"},
             "created": integer(),
             "model": string(),
-            "choices": array(object_(), "None in the last one, which tells what was used."),
+            "choices": array(object_(), "Empty in the last chunk, which has the usage."),
             "usage": nullable(_USAGE),
         },
         optional=("usage",),
@@ -253,10 +261,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "error": response_object(
                 {
-                    "message": string("What happened, and what to do next."),
+                    "message": string("The problem, and how to fix it."),
                     "type": string(),
-                    "param": nullable(string("Which field is wrong.")),
-                    "code": string("For programs."),
+                    "param": nullable(string("The invalid field.")),
+                    "code": string("A stable, machine-readable code."),
                 }
             )
         }

@@ -1,4 +1,4 @@
-"""The notes of a project: read, searched, written, moved."""
+"""Notes of a project: list, read, search, write and move."""
 
 from __future__ import annotations
 
@@ -31,92 +31,101 @@ from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
 _MAX_INTEGER: Final = 10**18 - 1
-_MAX_PATH_LENGTH: Final = 600  # a little more than there can be: the vault says what is wrong
+_MAX_PATH_LENGTH: Final = 600  # above the limit of the vault, which reports the precise problem
 _MAX_QUERY_LENGTH: Final = 1_000
 
 
 async def list_notes(request: ApiRequest) -> Response:
-    found = await (await _notes_of(request)).list(request.params["folder"])
-    shown = [note_json(each) for each in found[: request.params["limit"]]]
-    return json_response({"notes": shown, "total": len(found)})
+    """List the notes of a folder."""
+    notes = await (await _notes_of(request)).list(request.params["folder"])
+    page = [note_json(each) for each in notes[: request.params["limit"]]]
+    return json_response({"notes": page, "total": len(notes)})
 
 
 async def read_note(request: ApiRequest) -> Response:
+    """Return a note with its text and version."""
     return json_response(asdict(await (await _notes_of(request)).read(_required_path(request))))
 
 
 async def write_note(request: ApiRequest) -> Response:
-    """The version that was read must come along; 409 when the note has another by now."""
-    asked = _read_body(await request.json(), "WriteNote")
-    vault = await _notes_of(request, asked)
-    written = await vault.write(asked["path"], asked["content"], version=asked.get("version"))
+    """Create or replace a note. Fails with 409 if the note has another version by now."""
+    body = _read_body(await request.json(), "WriteNote")
+    vault = await _notes_of(request, body)
+    written = await vault.write(body["path"], body["content"], version=body.get("version"))
     return json_response(asdict(written), status=201 if written.outcome == "created" else 200)
 
 
 async def search(request: ApiRequest) -> Response:
+    """Search the notes."""
     query = request.params["query"]
     if query is None:
-        raise BadRequest("say what to search for.", hint="Like: ?query=oak")
+        raise BadRequest("query is required.", hint="For example: ?query=oak")
     hits = await (await _notes_of(request)).search(query, request.params["limit"])
     return json_response({"hits": [asdict(hit) for hit in hits]})
 
 
 async def move_note(request: ApiRequest) -> Response:
-    asked = _read_body(await request.json(), "MoveNote")
-    vault = await _notes_of(request, asked)
-    return json_response(moved_json(await vault.move(asked["path"], asked["to"])))
+    """Move a note and update the links to it."""
+    body = _read_body(await request.json(), "MoveNote")
+    vault = await _notes_of(request, body)
+    return json_response(moved_json(await vault.move(body["path"], body["to"])))
 
 
 async def list_moves(request: ApiRequest) -> Response:
-    found = await (await _notes_of(request)).moves(request.params["limit"])
-    return json_response({"moves": [moved_json(each) for each in found]})
+    """List the latest moves."""
+    moves = await (await _notes_of(request)).moves(request.params["limit"])
+    return json_response({"moves": [moved_json(each) for each in moves]})
 
 
 async def undo_move(request: ApiRequest) -> Response:
-    asked = _read_body(await request.json(), "UndoMove")
-    vault = await _notes_of(request, asked)
-    return json_response(moved_json(await vault.undo(asked.get("move"))))
+    """Undo a move."""
+    body = _read_body(await request.json(), "UndoMove")
+    vault = await _notes_of(request, body)
+    return json_response(moved_json(await vault.undo(body.get("move"))))
 
 
 async def create_index(request: ApiRequest) -> Response:
-    asked = _read_body(await request.json(), "CreateIndex")
-    vault = await _notes_of(request, asked)
-    written = await vault.create_index(asked.get("folder", ""), title=asked.get("title", ""))
+    """Write the index note of a folder."""
+    body = _read_body(await request.json(), "CreateIndex")
+    vault = await _notes_of(request, body)
+    written = await vault.create_index(body.get("folder", ""), title=body.get("title", ""))
     return json_response(asdict(written))
 
 
 async def list_backlinks(request: ApiRequest) -> Response:
-    found = await (await _notes_of(request)).backlinks(_required_path(request))
-    return json_response({"backlinks": [asdict(each) for each in found]})
+    """List the links to a note."""
+    backlinks = await (await _notes_of(request)).backlinks(_required_path(request))
+    return json_response({"backlinks": [asdict(each) for each in backlinks]})
 
 
 async def list_tags(request: ApiRequest) -> Response:
-    found = await (await _notes_of(request)).tags()
-    return json_response({"tags": [{"tag": tag, "notes": count} for tag, count in found]})
+    """List the tags of all notes."""
+    tags = await (await _notes_of(request)).tags()
+    return json_response({"tags": [{"tag": tag, "notes": count} for tag, count in tags]})
 
 
 async def _notes_of(request: ApiRequest, body: Mapping[str, Any] | None = None) -> Notes:
-    said = request.params if body is None else body
-    return await request.api.notes(request.user_id, said.get("project_id") or DEFAULT_PROJECT)
+    values = request.params if body is None else body
+    return await request.api.notes(request.user_id, values.get("project_id") or DEFAULT_PROJECT)
 
 
 def _required_path(request: ApiRequest) -> str:
     path = request.params["path"]
     if path is None:
-        raise BadRequest("say which note.", hint="Like: ?path=notes/plan.md")
+        raise BadRequest("path is required.", hint="For example: ?path=notes/plan.md")
     return path
 
 
 def _read_body(body: dict[str, Any], schema_name: str) -> dict[str, Any]:
-    """The body of a request, as its schema has it; all that is wrong is told at once."""
+    """Return a body that matches its schema. Raises BadRequest with all problems together."""
     schema = SCHEMAS[schema_name]
     fields: dict[str, Schema] = schema["properties"]
-    wrong: list[DodonaError] = [
+    errors: list[DodonaError] = [
         BadRequest(f"there is no field {field!r:.80}.", hint=did_you_mean(field, [*fields]))
         for field in body
         if field not in fields
     ]
-    wrong += [
+    errors += [
         BadRequest(f"{field} is missing.")
         for field in schema.get("required", ())
         if field not in body
@@ -124,22 +133,22 @@ def _read_body(body: dict[str, Any], schema_name: str) -> dict[str, Any]:
     for field in fields.keys() & body.keys():
         kind = str if fields[field]["type"] == "string" else int
         if type(body[field]) is not kind:
-            wrong.append(BadRequest(f"{field} must be {_TYPE_NAMES[kind]}."))
+            errors.append(BadRequest(f"{field} must be {_TYPE_NAMES[kind]}."))
         elif kind is int and not 1 <= body[field] <= _MAX_INTEGER:
-            wrong.append(BadRequest(f"{field} must be from 1 to {_MAX_INTEGER}."))
-    if wrong:
-        raise BadRequest.combine(wrong)
+            errors.append(BadRequest(f"{field} must be from 1 to {_MAX_INTEGER}."))
+    if errors:
+        raise BadRequest.combine(errors)
     return body
 
 
-_TYPE_NAMES: Final[dict[type, str]] = {str: "a text", int: "a whole number"}
+_TYPE_NAMES: Final[dict[type, str]] = {str: "a string", int: "a whole number"}
 _PROJECT_FIELD: Final = string(default=DEFAULT_PROJECT)
-_NOTE_PATH: Final = string("Relative to the vault, with `/`; it ends in `.md`.")
-_VERSION: Final = string("Of the content: what to give when you change the note.")
+_NOTE_PATH: Final = string("Relative to the vault, with `/`, ending in `.md`.")
+_VERSION: Final = string("The version of the content. Send it when you change the note.")
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "NoteList": response_object(
-        {"notes": array(ref("Note")), "total": integer("Without a limit.")}
+        {"notes": array(ref("Note")), "total": integer("Number of notes, without the limit.")}
     ),
     "Note": response_object(
         {
@@ -147,7 +156,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "title": string(),
             "tags": array(string()),
             "modified_at": date_time(),
-            "size": integer("In bytes."),
+            "size": integer("Size in bytes."),
         }
     ),
     "NoteText": response_object(
@@ -158,14 +167,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "text": string(),
             "lines": integer(),
             "version": _VERSION,
-            "is_cut": boolean("Is there more of it than `text`?"),
+            "is_cut": boolean("Whether `text` is truncated."),
         }
     ),
     "WriteNote": request_object(
         {
             "path": _NOTE_PATH,
-            "content": string("The whole note."),
-            "version": string("That was read; empty for a new note.", default=""),
+            "content": string("The complete note."),
+            "version": string("The version you read; empty for a new note.", default=""),
             "project_id": _PROJECT_FIELD,
         },
         required=("path", "content"),
@@ -179,16 +188,16 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "outcome": enum("created", "replaced", "unchanged"),
         }
     ),
-    "NoteHits": response_object({"hits": array(ref("NoteHit"), "The best first.")}),
+    "NoteHits": response_object({"hits": array(ref("NoteHit"), "Best first.")}),
     "NoteHit": response_object(
         {
             "path": _NOTE_PATH,
             "first": integer("The first line."),
             "last": integer("The last line."),
-            "title": string("The note's."),
-            "headings": string("Above these lines, the outermost first."),
+            "title": string("The title of the note."),
+            "headings": string("The headings above these lines, outermost first."),
             "text": string(),
-            "score": number("The higher the better; comparable within one search."),
+            "score": number("Higher is better; comparable within one search."),
         }
     ),
     "MoveNote": request_object(
@@ -197,44 +206,52 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "NoteMove": response_object(
         {
-            "id": integer("By which it is undone."),
-            "path": string("Where the note was."),
-            "to": string("Where it is."),
-            "relinked": array(string(), "The notes whose links were changed."),
+            "id": integer("The id to undo the move."),
+            "path": string("The old path."),
+            "to": string("The new path."),
+            "relinked": array(string(), "Notes whose links were updated."),
             "moved_at": date_time(),
         }
     ),
-    "NoteMoves": response_object({"moves": array(ref("NoteMove"), "The newest first.")}),
+    "NoteMoves": response_object({"moves": array(ref("NoteMove"), "Newest first.")}),
     "UndoMove": request_object(
         {
-            "move": integer("Its id; the latest by default.", minimum=1, maximum=_MAX_INTEGER),
+            "move": integer(
+                "The id of the move; by default the latest.", minimum=1, maximum=_MAX_INTEGER
+            ),
             "project_id": _PROJECT_FIELD,
         }
     ),
     "CreateIndex": request_object(
         {
-            "folder": string("All of the vault by default.", default=""),
-            "title": string("Of a new index; by default the folder's name.", default=""),
+            "folder": string("The folder; by default the whole vault.", default=""),
+            "title": string(
+                "The title of a new index; by default the name of the folder.", default=""
+            ),
             "project_id": _PROJECT_FIELD,
         }
     ),
     "Backlinks": response_object({"backlinks": array(ref("Backlink"))}),
     "Backlink": response_object(
         {
-            "path": string("Of the note with the link."),
+            "path": string("The note with the link."),
             "title": string(),
             "line": integer(),
-            "text": string("The line."),
+            "text": string("The text of the line."),
         }
     ),
-    "NoteTags": response_object({"tags": array(ref("NoteTag"), "The most frequent first.")}),
-    "NoteTag": response_object({"tag": string(), "notes": integer("How many have it.")}),
+    "NoteTags": response_object({"tags": array(ref("NoteTag"), "Most frequent first.")}),
+    "NoteTag": response_object(
+        {"tag": string(), "notes": integer("Number of notes with the tag.")}
+    ),
 }
 
 _PROJECT: Final = RequestParameter(
-    name="project_id", description="Whose notes.", default=DEFAULT_PROJECT
+    name="project_id", description="The project.", default=DEFAULT_PROJECT
 )
-_PATH: Final = RequestParameter(name="path", description="Which note.", max_length=_MAX_PATH_LENGTH)
+_PATH: Final = RequestParameter(
+    name="path", description="The path of the note.", max_length=_MAX_PATH_LENGTH
+)
 _READ_ERRORS: Final = (400, 404, 422, 502, 503)
 _WRITE_ERRORS: Final = (400, 404, 408, 409, 413, 415, 422, 502, 503)
 
@@ -243,17 +260,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault",
         name="listNotes",
-        summary="The notes of a folder and of those below it, in the order of paths.",
+        summary="List the notes of a folder and its subfolders, ordered by path.",
         handle=list_notes,
         parameters=(
             RequestParameter(
                 name="folder",
-                description="All of the vault by default.",
+                description="The folder; by default the whole vault.",
                 max_length=_MAX_PATH_LENGTH,
                 default="",
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 20_000), default=1_000
+                name="limit",
+                description="Maximum number to return.",
+                bounds=(1, 20_000),
+                default=1_000,
             ),
             _PROJECT,
         ),
@@ -264,7 +284,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault/note",
         name="readNote",
-        summary="A note with its text and its version.",
+        summary="Retrieve a note with its text and version.",
         handle=read_note,
         parameters=(_PATH, _PROJECT),
         responses={200: ResponseSpec("The note.", "NoteText")},
@@ -274,12 +294,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="PUT",
         path="/api/vault/note",
         name="writeNote",
-        summary="Make a note, or replace the one with this version; 409 if it was changed since.",
+        summary="Create a note, or replace the given version. Returns 409 if it has changed.",
         handle=write_note,
         body="WriteNote",
         responses={
-            200: ResponseSpec("It was replaced, or said so already.", "NoteWritten"),
-            201: ResponseSpec("It was made.", "NoteWritten"),
+            200: ResponseSpec("The note was replaced, or is unchanged.", "NoteWritten"),
+            201: ResponseSpec("The note was created.", "NoteWritten"),
         },
         errors=_WRITE_ERRORS,
     ),
@@ -287,16 +307,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault/search",
         name="searchNotes",
-        summary="The sections of notes that fit some words best.",
+        summary="Search the notes, and return the best matching sections.",
         handle=search,
         parameters=(
             RequestParameter(
                 name="query",
-                description="The words; quotes keep them together.",
+                description="The search terms; quotes search for a phrase.",
                 max_length=_MAX_QUERY_LENGTH,
             ),
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 100), default=20
+                name="limit", description="Maximum number to return.", bounds=(1, 100), default=20
             ),
             _PROJECT,
         ),
@@ -307,7 +327,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/vault/move",
         name="moveNote",
-        summary="Move a note, and change every link to it.",
+        summary="Move a note, and update all links to it.",
         handle=move_note,
         body="MoveNote",
         responses={200: ResponseSpec("The move.", "NoteMove")},
@@ -317,11 +337,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault/moves",
         name="listMoves",
-        summary="The latest moves that can be undone.",
+        summary="List the latest moves that can be undone.",
         handle=list_moves,
         parameters=(
             RequestParameter(
-                name="limit", description="How many at most.", bounds=(1, 1_000), default=20
+                name="limit", description="Maximum number to return.", bounds=(1, 1_000), default=20
             ),
             _PROJECT,
         ),
@@ -332,27 +352,27 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="POST",
         path="/api/vault/undo",
         name="undoMove",
-        summary="Take a move back, with the links as they were.",
+        summary="Undo a move, including the changes to links.",
         handle=undo_move,
         body="UndoMove",
-        responses={200: ResponseSpec("The move that did so.", "NoteMove")},
+        responses={200: ResponseSpec("The reverse move.", "NoteMove")},
         errors=_WRITE_ERRORS,
     ),
     Operation(
         method="POST",
         path="/api/vault/index",
         name="createIndex",
-        summary="Write `index.md` into a folder, with a link to each note below it.",
+        summary="Write the note `index.md` of a folder, with links to all notes below it.",
         handle=create_index,
         body="CreateIndex",
-        responses={200: ResponseSpec("The index.", "NoteWritten")},
+        responses={200: ResponseSpec("The index note.", "NoteWritten")},
         errors=_WRITE_ERRORS,
     ),
     Operation(
         method="GET",
         path="/api/vault/backlinks",
         name="listBacklinks",
-        summary="The lines of notes that link to a note.",
+        summary="List the lines that link to a note.",
         handle=list_backlinks,
         parameters=(_PATH, _PROJECT),
         responses={200: ResponseSpec("The lines.", "Backlinks")},
@@ -362,7 +382,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault/tags",
         name="listTags",
-        summary="Every tag of the notes.",
+        summary="List the tags of all notes.",
         handle=list_tags,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The tags.", "NoteTags")},

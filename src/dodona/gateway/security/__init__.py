@@ -1,1 +1,1 @@
-"""Who is calling, and how much they may do."""
+"""Authentication, host checks, rate limits and quotas."""

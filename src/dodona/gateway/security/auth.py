@@ -1,8 +1,8 @@
-"""Finds out who asks. A token that is given always counts; without one, only the operator may ask.
+"""Authentication. A token is always checked; without one, only the operator has access.
 
-The operator is whoever comes from this machine, by its own name and not through a proxy, to a
-gateway that nobody else can reach. A proxy on this machine would make everybody the operator; so
-what looks as if it came through one needs a token.
+A request is the operator's if it comes from this machine, names this machine as its host, did not
+pass a proxy, and the gateway is not reachable from the network. A local proxy would turn every
+remote client into the operator, so any request that looks proxied needs a token.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _AUTHORIZATION: Final = b"authorization"
 async def authenticate(
     state: GatewayState, connection: HTTPConnection, token: str | None
 ) -> Caller:
-    """Whose request it is; `token` is what came with it, None when nothing did.
+    """Return the caller of a request. `token` is the token it carries, None without one.
 
-    Raises Unauthorized, or TooMany when the token has been used too often, or too many wrong ones
-    came from the same address; either is on record then. A WebSocket may bring its token with the
-    first message: ask here again then.
+    Raises Unauthorized for an invalid token, TooManyRequests if the token exceeded its rate limit
+    or its address sent too many invalid ones. Both are written to the audit log. A WebSocket may
+    send its token in the first message: call this again then.
     """
     try:
         return await _identify(state, connection.scope, token)
@@ -45,36 +45,36 @@ async def authenticate(
 
 async def _identify(state: GatewayState, scope: Scope, token: str | None) -> Caller:
     if token is None:
-        if why := token_required_reason(scope, state.settings):
-            raise Unauthorized(why, hint=TOKEN_HINT)
+        if reason := token_required_reason(scope, state.settings):
+            raise Unauthorized(reason, hint=TOKEN_HINT)
         return OPERATOR
-    found = await state.token_cache.verify(token, address_of(scope, state.settings.proxies))
-    caller = Caller(found.user_id, found.scopes, found.id)
+    api_token = await state.token_cache.verify(token, address_of(scope, state.settings.proxies))
+    caller = Caller(api_token.user_id, api_token.scopes, api_token.id)
     state.quotas.acquire_for_token(caller)
     return caller
 
 
 async def check_run_quota(state: GatewayState, caller: Caller) -> None:
-    """Refuse another run of a user who has enough of them; the operator may have any number."""
-    most = state.quotas.limits.user_runs
-    if caller.token_id is None or await state.api.runs.open_count(caller.user_id) < most:
+    """Raise TooManyRequests if a user has too many open runs. The operator has no limit."""
+    limit = state.quotas.limits.user_runs
+    if caller.token_id is None or await state.api.runs.open_count(caller.user_id) < limit:
         return
     raise TooManyRequests(
-        f"{most} runs of this user wait or go on already.",
-        hint="Let some of them end, or cancel them.",
+        f"this user already has {limit} runs that are queued or running.",
+        hint="Wait for some of them to end, or cancel them.",
     )
 
 
 def bearer_token(scope: Scope) -> str | None:
-    """What stands in the header; something that cannot be a token is a wrong one, not none.
+    """Return the token in the Authorization header; None without a header, "" if malformed.
 
-    OpenAI's clients always send a key: where they ask, one that is not of our making is none.
+    OpenAI's clients always send a key: under /v1, one without the prefix of our tokens is ignored.
     """
-    given = [value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION]
-    if not given:
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION]
+    if not values:
         return None
-    scheme, _, text = given[0].strip().partition(" ")
-    token = text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
+    scheme, _, text = values[0].strip().partition(" ")
+    token = text.strip() if len(values) == 1 and scheme.lower() == "bearer" else ""
     is_foreign = (
         scope["path"].startswith(OPENAI_PREFIX) and token and not token.startswith(TOKEN_PREFIX)
     )
@@ -82,22 +82,22 @@ def bearer_token(scope: Scope) -> str | None:
 
 
 def token_required_reason(scope: Scope, settings: GatewaySettings) -> str:
-    """Why whoever sent this without a token may be another than the operator; empty if not so."""
+    """Return why a request without a token may not be the operator's; empty if it is."""
     if settings.needs_token or not is_loopback((scope.get("client") or ("", 0))[0]):
-        return "a token is needed here."
-    # Proxies speak HTTP/1.0 unless they are told otherwise; browsers and clients do not.
+        return "a token is required."
+    # Proxies use HTTP/1.0 unless configured otherwise; browsers and API clients do not.
     if is_proxied(scope["headers"]) or scope.get("http_version") == "1.0":
-        return "what comes through a proxy needs a token."
+        return "requests through a proxy need a token."
     if not own_hosts(*server_address(scope)).issuperset(header_values(scope["headers"], b"host")):
-        return "whoever comes by this name needs a token."
+        return "requests to this host name need a token."
     return ""
 
 
 def audit_rejection(
     state: GatewayState, scope: Scope, error: DodonaError, caller: Caller | None
 ) -> None:
-    """Into the audit log: who was turned away, from where, and why."""
-    if state.services.audit is None:
+    """Record a rejected request in the audit log: the caller, the address and the reason."""
+    if state.audit is None:
         return
     match error:
         case Unauthorized():
@@ -106,11 +106,11 @@ def audit_rejection(
             kind = "limit"
         case _:
             kind = "denied"
-    what = f"{scope.get('method', 'upgrade')} {scope['path'][:200]}: {error.message}"
-    state.services.audit.record(
+    description = f"{scope.get('method', 'upgrade')} {scope['path'][:200]}: {error.message}"
+    state.audit.record(
         AuditEntry(
             kind=kind,
-            what=what,
+            what=description,
             user_id=caller.user_id if caller is not None else "",
             token_id=caller.token_id if caller is not None else None,
             address=address_of(scope, state.settings.proxies),

@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as somebody can be believed who says so."""
+"""The client address of a request. Forwarding headers count only from trusted proxies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from dodona.gateway.security.hosts import header_values
 
-# Headers by which those in front of us say that they are.
+# Headers that proxies add.
 _PROXY_HEADERS: Final = frozenset(
     {
         *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip"),
@@ -26,43 +26,44 @@ _MAX_ADDRESS_LENGTH: Final = 64  # characters of an address
 
 
 def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Does the request say that somebody passed it on?"""
+    """Whether the headers show that a proxy forwarded the request."""
     return any(name in _PROXY_HEADERS or name.startswith(_FORWARDED_PREFIX) for name, _ in headers)
 
 
 def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:
-    """Who asks: the other end of the connection.
+    """Return the address of the client: the peer of the connection.
 
-    If that is one of our proxies it is the last address in X-Forwarded-For that is not, since
-    everything before it could have been made up by whoever asks.
+    If the peer is a trusted proxy, return the last address in X-Forwarded-For that is not a trusted
+    proxy. The client can forge everything before it.
     """
     peer = _normalize_address((scope.get("client") or ("", 0))[0])
     if peer not in proxies:
         return peer
     listed = ",".join(header_values(scope["headers"], b"x-forwarded-for")).split(",")
     for text in reversed(listed):
-        found = _normalize_address(text.strip())
-        if not found:
-            break  # whatever this is, nothing before it can be believed
-        if found not in proxies:
-            return found
+        address = _normalize_address(text.strip())
+        if not address:
+            break  # not an address: nothing before it can be trusted
+        if address not in proxies:
+            return address
     return peer
 
 
 @lru_cache(maxsize=4096)
 def client_key(address: str) -> str:
-    """What limits count by: an address, of IPv6 its network."""
+    """Return the key that limits count by: the address, or the /64 network of an IPv6 address."""
     try:
-        found = ip_address(address)
+        ip = ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, IPv6Address) and not found.is_loopback:
-        return str(ip_network((found, 64), strict=False))
-    return str(found)
+    if isinstance(ip, IPv6Address) and not ip.is_loopback:
+        return str(ip_network((ip, 64), strict=False))
+    return str(ip)
 
 
 @lru_cache(maxsize=4096)
 def is_loopback(address: str) -> bool:
+    """Whether an address is a loopback address of this machine."""
     try:
         return ip_address(address).is_loopback
     except ValueError:
@@ -71,13 +72,13 @@ def is_loopback(address: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _normalize_address(text: str) -> str:
-    """The address as it is written everywhere; empty for what is none."""
+    """Return an address in canonical form; empty if the text is not an address."""
     bare = text[:_MAX_ADDRESS_LENGTH].removeprefix("[").partition("]")[0].partition("%")[0]
     if bare.count(":") == 1:  # 192.0.2.1:4711
         bare = bare.partition(":")[0]
     try:
-        found = ip_address(bare)
+        ip = ip_address(bare)
     except ValueError:
         return ""
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return str(mapped or found)
+    mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
+    return str(mapped or ip)

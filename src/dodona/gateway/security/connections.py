@@ -1,6 +1,7 @@
-"""How many may be connected, and how long they may take to say what they want.
+"""Limits on open connections, and a timeout for request headers.
 
-Counted where they are made: a connection that never asks for anything is seen by no application.
+They work in the server's protocol classes: a connection that sends no request never reaches the
+ASGI application.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from dodona.gateway.http.responses import encode_json
 from dodona.gateway.security.client_address import client_key, is_loopback
 from dodona.gateway.settings import GatewaySettings
 
-_RESERVED_FILES: Final = 128  # for the store, indexes, models
+_RESERVED_FILES: Final = 128  # file descriptors for the store, indexes and models
 _MIN_CONNECTIONS: Final = 64
 
 _OVERLOADED_BODY: Final = encode_json(
     {
         "error": {
             "code": "overloaded",
-            "message": "too many are connected.",
-            "hint": "Close connections that are not used, or come back later.",
+            "message": "too many open connections.",
+            "hint": "Close unused connections, or retry later.",
         }
     }
 )
@@ -36,7 +37,7 @@ _OVERLOADED_RESPONSE: Final = (
 
 
 class ConnectionLimiter:
-    """All that are open, by where they come from; it knows them by their transports."""
+    """Counts open connections, in total and per client address."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -53,29 +54,30 @@ class ConnectionLimiter:
         return len(self._clients)
 
     def try_add(self, transport: asyncio.BaseTransport) -> bool:
-        """Count one in; False when it is one too many. One that was counted stays counted."""
+        """Count a connection; False if it exceeds a limit. Adding one again has no effect."""
         if transport in self._clients:
             return True
         address = str((transport.get_extra_info("peername") or ("",))[0])
-        place = client_key(address)
-        is_one_of_many = is_loopback(address) or address in self._proxies
+        client = client_key(address)
+        is_shared = is_loopback(address) or address in self._proxies
         if len(self._clients) >= self._max_total or (
-            not is_one_of_many and self._counts[place] >= self._max_per_client
+            not is_shared and self._counts[client] >= self._max_per_client
         ):
             return False
-        self._clients[transport] = place
-        self._counts[place] += 1
+        self._clients[transport] = client
+        self._counts[client] += 1
         return True
 
     def remove(self, transport: asyncio.BaseTransport) -> None:
-        place = self._clients.pop(transport, None)
-        if place is not None:
-            self._counts[place] -= 1
-            if not self._counts[place]:
-                del self._counts[place]
+        """Stop counting a connection."""
+        client = self._clients.pop(transport, None)
+        if client is not None:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
 
     def install(self, config: Config) -> None:
-        """Let a server count its connections here, also those that become WebSockets."""
+        """Make a server count its connections here, including WebSockets."""
         config.load()
         config.http_protocol_class = _counting_protocol(
             _head_timeout_protocol(self.head_timeout), self
@@ -87,51 +89,53 @@ class ConnectionLimiter:
 def _counting_protocol(
     protocol: type[asyncio.Protocol], limiter: ConnectionLimiter
 ) -> type[asyncio.Protocol]:
-    class Counted(protocol):
-        _line: asyncio.BaseTransport | None = None
+    """Return the protocol class, extended to count its connections and refuse excess ones."""
+
+    class CountingProtocol(protocol):
+        _counted_transport: asyncio.BaseTransport | None = None
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             if limiter.try_add(transport):
-                self._line = transport
+                self._counted_transport = transport
                 super().connection_made(transport)
             else:
-                line = cast(asyncio.Transport, transport)
-                line.write(_OVERLOADED_RESPONSE)
-                line.close()
+                http_transport = cast(asyncio.Transport, transport)
+                http_transport.write(_OVERLOADED_RESPONSE)
+                http_transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._line is not None:
-                limiter.remove(self._line)
+            if self._counted_transport is not None:
+                limiter.remove(self._counted_transport)
                 super().connection_lost(exc)
 
-    return Counted
+    return CountingProtocol
 
 
 def _head_timeout_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """HTTP that closes a connection whose request does not begin, or whose head does not end."""
+    """Return an HTTP protocol class that closes connections whose headers do not arrive in time."""
 
-    class Patient(H11Protocol):
-        _since: float | None = None  # when we began to wait for the rest of a head
+    class HeadTimeoutProtocol(H11Protocol):
+        _waiting_since: float | None = None  # when the wait for a request's headers began
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._since = self.loop.time()
-            self._timer = self.loop.call_later(seconds, self._look)
+            self._waiting_since = self.loop.time()
+            self._timer = self.loop.call_later(seconds, self._check_timeout)
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if not self._awaits_head():
-                self._since = None
-            elif self._since is None:
-                self._since = self.loop.time()
+                self._waiting_since = None
+            elif self._waiting_since is None:
+                self._waiting_since = self.loop.time()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._stop()
+            self._cancel_timer()
             super().connection_lost(exc)
 
         def handle_websocket_upgrade(self, event: Any) -> None:
-            self._stop()
+            self._cancel_timer()
             super().handle_websocket_upgrade(event)
 
         def _awaits_head(self) -> bool:
@@ -139,16 +143,16 @@ def _head_timeout_protocol(seconds: float) -> type[asyncio.Protocol]:
             is_idle = self.timeout_keep_alive_task is not None
             return not is_idle and (cycle is None or cycle.response_complete)
 
-        def _look(self) -> None:
+        def _check_timeout(self) -> None:
             now = self.loop.time()
-            since = self._since if self._awaits_head() else None
+            since = self._waiting_since if self._awaits_head() else None
             if since is not None and now - since >= seconds:
                 self.transport.close()
             else:
-                self._timer = self.loop.call_later(seconds, self._look)
+                self._timer = self.loop.call_later(seconds, self._check_timeout)
 
-        def _stop(self) -> None:
+        def _cancel_timer(self) -> None:
             if self._timer is not None:
                 self._timer.cancel()
 
-    return Patient
+    return HeadTimeoutProtocol

@@ -1,4 +1,4 @@
-"""Counts what callers do: how often they ask, and how much of it at once."""
+"""Request quotas: rate limits, and limits on concurrent requests."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from dodona.gateway.security.caller import Caller
 from dodona.gateway.security.rate_limit import TokenBuckets
 from dodona.gateway.settings import RequestLimits
 
-_RETRY_SECONDS = 1.0  # seconds after which something may have ended
+_RETRY_SECONDS = 1.0  # seconds after which a request may have ended
 
 
 class RequestQuotas:
-    """All who are being served."""
+    """Rate limits per token and address, and counts of requests in flight."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
         self._token_buckets = TokenBuckets(limits.token_rate)
         self._client_buckets = TokenBuckets(limits.address_rate)
-        self._in_flight_by_user: Counter[str] = Counter()  # requests under way
+        self._in_flight_by_user: Counter[str] = Counter()
         self._in_flight_total = 0
 
     def acquire_for_client(self, client: str) -> None:
-        """Take a turn for an address; TooMany when it has none left."""
+        """Count a request of an address. Raises TooManyRequests above its rate limit."""
         if wait := self._client_buckets.acquire(client):
-            raise TooManyRequests("too many requests come from this address.", retry_after=wait)
+            raise TooManyRequests("too many requests from this address.", retry_after=wait)
 
     def acquire_for_token(self, caller: Caller) -> None:
-        """Take a turn for a token; the operator needs none."""
+        """Count a request of a token. The operator has no rate limit."""
         if caller.token_id is not None and (wait := self._token_buckets.acquire(caller.token_id)):
-            raise TooManyRequests("too many requests come with this token.", retry_after=wait)
+            raise TooManyRequests("too many requests with this token.", retry_after=wait)
 
     def check_in_flight(self, caller: Caller | None) -> None:
-        """Refuse another request while too many are answered; None is nobody in particular."""
+        """Raise if too many requests are in flight, in total or for this user."""
         if self._in_flight_total >= self.limits.in_flight:
-            raise Overloaded("too much is being asked at once.", retry_after=_RETRY_SECONDS)
+            raise Overloaded("too many requests at once.", retry_after=_RETRY_SECONDS)
         if self._in_flight_by_user[_quota_key(caller)] >= self.limits.user_in_flight:
             raise TooManyRequests(
-                f"{self.limits.user_in_flight} requests of this user are under way already.",
+                f"this user already has {self.limits.user_in_flight} requests in flight.",
                 retry_after=_RETRY_SECONDS,
-                hint="Let some of them end first; streams count too.",
+                hint="Wait for some of them to end; streams count too.",
             )
 
     @contextmanager
     def track_in_flight(self, caller: Caller | None) -> Generator[None]:
-        """While a request is answered."""
-        name = _quota_key(caller)
+        """Count a request as in flight inside the block."""
+        user_id = _quota_key(caller)
         self._in_flight_total += 1
-        if name:
-            self._in_flight_by_user[name] += 1
+        if user_id:
+            self._in_flight_by_user[user_id] += 1
         try:
             yield
         finally:
             self._in_flight_total -= 1
-            if name:
-                self._in_flight_by_user[name] -= 1
-                if not self._in_flight_by_user[name]:
-                    del self._in_flight_by_user[name]
+            if user_id:
+                self._in_flight_by_user[user_id] -= 1
+                if not self._in_flight_by_user[user_id]:
+                    del self._in_flight_by_user[user_id]
 
 
 def _quota_key(caller: Caller | None) -> str:
-    """Who is counted: not the operator."""
+    """Return the user to count for; empty for the operator and for public paths."""
     return caller.user_id if caller is not None and caller.token_id is not None else ""

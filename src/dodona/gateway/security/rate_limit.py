@@ -1,4 +1,4 @@
-"""Rates: each key has a bucket of turns that fills up again with time."""
+"""Rate limits: a token bucket per key that refills over time."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ MAX_KEYS: Final = 10_000
 
 
 class TokenBuckets:
-    """A minute's turns at once, then as many as the rate gives.
+    """Allows one minute's requests in a burst, then the steady rate.
 
-    What is kept is bounded: of too many, those that were used the longest ago are forgotten. Most
-    of these are full again; whoever has that many addresses gets a few turns more.
+    Memory is bounded: above `max_keys` the least recently used buckets are dropped. Most of those
+    are full again; a client with that many addresses gains a few requests.
     """
 
     def __init__(self, per_minute: int, max_keys: int = MAX_KEYS) -> None:
         self._capacity = float(per_minute)
-        self._rate = per_minute / 60.0  # turns a second
+        self._rate = per_minute / 60.0  # tokens per second
         self._max_keys = max_keys
-        self._buckets: dict[Hashable, tuple[float, float]] = {}  # turns, and when that was
+        self._buckets: dict[
+            Hashable, tuple[float, float]
+        ] = {}  # tokens, and the time of that count
 
     def __len__(self) -> int:
         return len(self._buckets)
 
     def acquire(self, key: Hashable) -> float:
-        """Take a turn: 0 when there was one, else the seconds until there is."""
+        """Take a token and return 0, or return the seconds until one is available."""
         now = monotonic()
-        turns = self._available(key, now)
-        if turns < 1.0:
-            return (1.0 - turns) / self._rate
-        # Taken out and put back: the order of the dictionary is that of the last use.
+        tokens = self._available(key, now)
+        if tokens < 1.0:
+            return (1.0 - tokens) / self._rate
+        # Removed and inserted again: the dictionary is ordered by last use.
         self._buckets.pop(key, None)
         if len(self._buckets) >= self._max_keys:
-            for old in list(islice(self._buckets, max(1, self._max_keys // 10))):
-                del self._buckets[old]
-        self._buckets[key] = (turns - 1.0, now)
+            for old_key in list(islice(self._buckets, max(1, self._max_keys // 10))):
+                del self._buckets[old_key]
+        self._buckets[key] = (tokens - 1.0, now)
         return 0.0
 
     def wait_seconds(self, key: Hashable) -> float:
-        """The seconds until there is a turn; none is taken."""
+        """Return the seconds until a token is available, without taking one."""
         return max(0.0, 1.0 - self._available(key, monotonic())) / self._rate
 
     def _available(self, key: Hashable, now: float) -> float:
-        turns, at = self._buckets.get(key, (self._capacity, now))
-        return min(self._capacity, turns + (now - at) * self._rate)
+        tokens, at = self._buckets.get(key, (self._capacity, now))
+        return min(self._capacity, tokens + (now - at) * self._rate)

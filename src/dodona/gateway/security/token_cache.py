@@ -1,4 +1,4 @@
-"""Tokens that were seen a moment ago, and addresses that have tried too many wrong ones."""
+"""A short-lived cache of verified tokens, and cooldowns after too many invalid ones."""
 
 from __future__ import annotations
 
@@ -8,47 +8,46 @@ from hashlib import sha256
 from time import monotonic, time
 from typing import Final
 
-from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken, ApiTokens
+from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken
 from dodona.core.errors import StoreError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.client_address import client_key
 from dodona.gateway.security.rate_limit import TokenBuckets
 from dodona.gateway.settings import RequestLimits
+from dodona.store.accounts.api_tokens import ApiTokens
 
-CACHE_SECONDS: Final = (
-    0.5  # seconds for which a token is not looked up again: so soon a revocation counts
-)
+CACHE_SECONDS: Final = 0.5  # how long a verified token is cached; delays a revocation as long
 CACHE_SIZE: Final = 4_096
-USE_RECORD_INTERVAL: Final = 60.0  # seconds between two notes of when a token was last used
+USE_RECORD_INTERVAL: Final = 60.0  # seconds between two updates of a token's last use
 TOKEN_HINT: Final = (
-    "Send it in the header Authorization, as Bearer TOKEN; dodona token create makes one."
+    "Send the header Authorization: Bearer TOKEN. To create a token: dodona token create"
 )
 
 
 class TokenCache:
-    """Checks tokens. `tokens` is None where there are none: then every one is wrong.
+    """Verifies tokens. Without `tokens`, every token is invalid.
 
-    An address with too many wrong ones is answered without a look at the store for a while; a token
-    that has been right before goes on to be looked at, whoever shares its address.
+    An address that sends too many invalid tokens is rejected without a store lookup for a while.
+    A token that was valid before is still checked, even if it comes from such an address.
     """
 
     def __init__(self, tokens: ApiTokens | None, limits: RequestLimits) -> None:
         self._tokens = tokens
         self._cooldown_seconds = limits.cooldown
         self._failure_buckets = TokenBuckets(limits.auth_failures)
-        self._cooldown_until: dict[str, float] = {}  # places, until when
-        self._cached: dict[str, tuple[ApiToken, float]] = {}  # by digest, until when it is fresh
-        self._recorded_at: dict[int, float] = {}  # when tokens were last noted to be used
+        self._cooldown_until: dict[str, float] = {}  # by client, until when
+        self._cached: dict[str, tuple[ApiToken, float]] = {}  # by digest, with the expiry
+        self._recorded_at: dict[int, float] = {}  # by token id, when the last use was stored
         self._recording_tasks: set[asyncio.Task[None]] = set()
 
     async def verify(self, text: str, address: str) -> ApiToken:
-        """The token with this text; Unauthorized, or TooMany after too many of those."""
+        """Return a valid token. Raises Unauthorized, or TooManyRequests during a cooldown."""
         digest = sha256(text.encode("latin-1", "replace")).hexdigest()
-        known = self._cached.get(digest)
-        if known is None:
+        cached = self._cached.get(digest)
+        if cached is None:
             self._check_cooldown(client_key(address))
-        if known is not None and monotonic() < known[1]:
-            token = known[0]
+        if cached is not None and monotonic() < cached[1]:
+            token = cached[0]
         else:
             token = await self._find(text, digest)
         if token is None or not token.is_active(time()):
@@ -70,12 +69,12 @@ class TokenCache:
         return token
 
     def _check_cooldown(self, client: str) -> None:
-        left = self._cooldown_until.get(client, 0.0) - monotonic()
-        if left > 0:
+        remaining = self._cooldown_until.get(client, 0.0) - monotonic()
+        if remaining > 0:
             raise TooManyRequests(
-                "too many wrong tokens came from this address.",
-                retry_after=left,
-                hint="Wait, and look at the token.",
+                "too many invalid tokens from this address.",
+                retry_after=remaining,
+                hint="Check the token, and retry later.",
             )
         self._cooldown_until.pop(client, None)
 
@@ -88,7 +87,7 @@ class TokenCache:
         self._cooldown_until[client] = monotonic() + self._cooldown_seconds
 
     def _schedule_use_record(self, token: ApiToken) -> None:
-        """Now and then, behind the request."""
+        """Store the time of use in the background, at most once per interval."""
         now = monotonic()
         if (
             self._tokens is None
@@ -104,11 +103,11 @@ class TokenCache:
 
 
 async def _record_use(tokens: ApiTokens, token_id: int) -> None:
-    with suppress(StoreError):  # nobody is let in or kept out by it
+    with suppress(StoreError):  # the time of use does not affect access
         await tokens.record_use((token_id,), time())
 
 
 def _rejection_reason(token: ApiToken | None) -> str:
     if token is None:
-        return "this token is not known here."
+        return "this token is unknown."
     return "this token was revoked." if token.revoked_at is not None else "this token has expired."

@@ -1,1 +1,1 @@
-"""OpenAI's chat completions: what comes in, what goes out, and how errors are told there."""
+"""OpenAI-compatible chat completions: requests and responses."""

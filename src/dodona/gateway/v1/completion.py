@@ -1,4 +1,4 @@
-"""What an answer looks like on OpenAI's wire: whole, or piece by piece."""
+"""Chat completions in OpenAI's format, complete or as a stream of chunks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One answer, by its id; `model` is the name that it was asked for under."""
+    """The metadata of one completion. `model` is the name that the client requested."""
 
     id: str
     model: str
-    include_usage: bool = False  # at the end of a stream
+    include_usage: bool = False  # whether the stream ends with a usage chunk
     created: int = field(default_factory=lambda: int(time()))
 
     def build_response(
@@ -43,6 +43,7 @@ class Completion:
         usage: Mapping[str, Any],
         calls: Sequence[ToolCall] = (),
     ) -> dict[str, Any]:
+        """Return the response for a request without `stream`."""
         message: dict[str, Any] = {
             "role": "assistant",
             "content": text or (None if calls else ""),
@@ -56,16 +57,18 @@ class Completion:
         return {**self._envelope("chat.completion"), "choices": [choice], "usage": dict(usage)}
 
     def encode_first(self) -> bytes:
+        """Encode the first chunk, which has the role."""
         return self.encode_delta({"role": "assistant", "content": "", "refusal": None})
 
     def encode_delta(self, delta: Delta) -> bytes:
+        """Encode a chunk with one delta."""
         return self._encode_chunk([self._choice(delta, None)])
 
     def encode_last(self, finish: str, usage: Mapping[str, Any]) -> bytes:
-        """The finish, what was used if that is wanted, and the end."""
-        ended = self._encode_chunk([self._choice({}, finish)])
-        used = self._encode_chunk([], usage) if self.include_usage else b""
-        return ended + used + DONE_EVENT
+        """Encode the finish reason, the usage if requested, and [DONE]."""
+        finish_chunk = self._encode_chunk([self._choice({}, finish)])
+        usage_chunk = self._encode_chunk([], usage) if self.include_usage else b""
+        return finish_chunk + usage_chunk + DONE_EVENT
 
     def _choice(self, delta: Delta, finish: str | None) -> dict[str, Any]:
         return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -89,29 +92,29 @@ class Completion:
 
 
 def encode_event(value: Mapping[str, Any]) -> bytes:
-    """One event. JSON has no line breaks, so it is one line."""
+    """Encode one event. Encoded JSON has no line breaks, so it is one line."""
     return b"data: %b\n\n" % encode_json(value)
 
 
 def usage_from_records(records: Iterable[TokenRecord]) -> dict[str, Any]:
-    """What all calls of a run were billed as."""
-    found = list(records)
+    """Return the billed usage of all model calls of a run."""
+    items = list(records)
     return _usage_json(
-        input_tokens=sum(each.input_tokens for each in found),
-        output_tokens=sum(each.output_tokens for each in found),
-        cached_tokens=sum(each.cache_read_tokens for each in found),
-        reasoning_tokens=sum(each.reasoning_tokens for each in found),
+        input_tokens=sum(item.input_tokens for item in items),
+        output_tokens=sum(item.output_tokens for item in items),
+        cached_tokens=sum(item.cache_read_tokens for item in items),
+        reasoning_tokens=sum(item.reasoning_tokens for item in items),
     )
 
 
 def usage_from_calls(usages: Iterable[Usage]) -> dict[str, Any]:
-    """The same of calls that were made one after the other."""
-    found = list(usages)
+    """Return the total usage of several model calls."""
+    items = list(usages)
     return _usage_json(
-        input_tokens=sum(each.input_tokens for each in found),
-        output_tokens=sum(each.output_tokens for each in found),
-        cached_tokens=sum(each.cache_read_tokens for each in found),
-        reasoning_tokens=sum(each.reasoning_tokens for each in found),
+        input_tokens=sum(item.input_tokens for item in items),
+        output_tokens=sum(item.output_tokens for item in items),
+        cached_tokens=sum(item.cache_read_tokens for item in items),
+        reasoning_tokens=sum(item.reasoning_tokens for item in items),
     )
 
 

@@ -1,13 +1,13 @@
-"""What a client of OpenAI's wire hears: of a run from its chunks, of a model from its events.
+"""Deltas in OpenAI's format, from the chunks of a run or the events of a model.
 
 chunk of a run                          delta
 content                                 content
 thinking                                reasoning_content
-tool_call, tool_result                  none: the agent's own tools are not the client's to call
+tool_call, tool_result                  none: the agent calls its own tools
 source, system, context_update,
-approval                                none: what an answer cites is in its text
-restart                                 none, if what was sent still stands
-done                                    the finish
+approval                                none: the text contains the citations
+restart                                 none, unless sent text would have to be retracted
+done                                    the finish reason
 error                                   raised
 """
 
@@ -24,24 +24,24 @@ from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDe
 from dodona.gateway.http.openai_errors import AnswerRestarted
 from dodona.gateway.v1.completion import FINISH_REASONS, Delta
 
-_PARAGRAPH_BREAK: Final = "\n\n"  # what an agent says before and after it has used tools
+_PARAGRAPH_BREAK: Final = "\n\n"  # between texts before and after tool calls
 
 
 class RunDeltas:
-    """A run, chunk by chunk: `text` and `thinking` as they stand, `finish` once it has ended.
+    """Applies the chunks of a run: `text` and `thinking` so far, `finish` after the end.
 
-    A stream cannot take back what it has sent. When a model begins anew, what it says again is not
-    sent again; when it says something else, that is an error.
+    A stream cannot retract sent text. When the model restarts its answer, text that it repeats is
+    not sent again; different text is an error.
     """
 
     def __init__(self, *, is_streaming: bool) -> None:
         self.finish = ""
         self._is_streaming = is_streaming
-        self._text_parts: list[tuple[int, str]] = []  # with the places of the chunks
+        self._text_parts: list[tuple[int, str]] = []  # with the seq of each chunk
         self._thinking_parts: list[tuple[int, str]] = []
         self._sent_parts: list[str] = []
         self._is_restarted = False
-        self._used_tools = False  # since something was said
+        self._used_tools = False  # since the last text
         self._handlers: Mapping[str, Callable[[StreamChunk], Delta | None]] = {
             "content": self._on_content,
             "thinking": self._on_thinking,
@@ -61,9 +61,9 @@ class RunDeltas:
         return "".join([text for _, text in self._thinking_parts])
 
     def apply(self, chunk: StreamChunk) -> Delta | None:
-        """What is to be sent for a chunk, if anything; the error that ended a run is raised."""
-        taker = self._handlers.get(chunk.body["type"])
-        return None if taker is None else taker(chunk)
+        """Return the delta to send for a chunk, if any. Raises the error that ended the run."""
+        handler = self._handlers.get(chunk.body["type"])
+        return None if handler is None else handler(chunk)
 
     def _on_content(self, chunk: StreamChunk) -> Delta | None:
         text: str = chunk.body["content"]
@@ -85,7 +85,7 @@ class RunDeltas:
         if sent.startswith(whole):
             return ""
         raise AnswerRestarted(
-            "the model began its answer anew.", hint="Ask again, or without stream."
+            "the model restarted its answer.", hint="Retry, or request without stream."
         )
 
     def _on_thinking(self, chunk: StreamChunk) -> Delta:
@@ -111,15 +111,15 @@ class RunDeltas:
 
 
 class ModelDeltas:
-    """The answer of a model that is relayed: its calls are the client's to make."""
+    """Converts the events of a model whose tool calls the client executes."""
 
     def __init__(self) -> None:
-        self._call_ids: dict[int, str] = {}  # the ids under which they were sent
-        self._pending_arguments: dict[
-            int, str
-        ] = {}  # arguments of calls whose name has not come yet
+        self._call_ids: dict[int, str] = {}  # by index, the ids that were sent
+        # Arguments of calls whose name has not arrived yet.
+        self._pending_arguments: dict[int, str] = {}
 
     def apply(self, event: ModelEvent) -> Iterator[Delta]:
+        """Yield the deltas to send for an event."""
         match event:
             case TextDelta(text):
                 yield {"content": text}
@@ -129,7 +129,7 @@ class ModelDeltas:
                 yield from self._on_call(event)
             case Restart(reason):
                 raise AnswerRestarted(
-                    f"the model began its answer anew: {reason}", hint="Ask again."
+                    f"the model restarted its answer: {reason}", hint="Retry the request."
                 )
             case Done():
                 yield from self._unsent_calls(event.message.calls)
@@ -148,11 +148,11 @@ class ModelDeltas:
         is_new = bool(id_) and id_ not in self._call_ids.values()
         self._call_ids[index] = id_ if is_new else f"call_{uuid4().hex[:24]}"
         function = {"name": name, "arguments": self._pending_arguments.pop(index, "")}
-        begun = {"index": index, "id": self._call_ids[index], "type": "function"}
-        return _tool_calls_delta({**begun, "function": function})
+        start = {"index": index, "id": self._call_ids[index], "type": "function"}
+        return _tool_calls_delta({**start, "function": function})
 
     def _unsent_calls(self, calls: tuple[ToolCall, ...]) -> Iterator[Delta]:
-        """Those of which no piece came before the end."""
+        """Yield the calls of which no delta arrived before the end."""
         for index, call in enumerate(calls):
             if index not in self._call_ids:
                 self._pending_arguments[index] = call.arguments

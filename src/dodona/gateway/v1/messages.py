@@ -1,4 +1,4 @@
-"""The messages of a request: who said what, and what an agent's run makes of them."""
+"""The messages of a chat completion request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message. `calls` are an assistant's, `call_id` is what a tool's message answers."""
+    """One message. Assistants have `calls`; a tool message has the `call_id` it responds to."""
 
     role: str
     text: str
@@ -34,9 +34,9 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChatHistory:
-    """Messages as an agent takes them: what to heed, what was said before, and what is asked.
+    """Messages converted for an agent: instructions, earlier exchanges and the question.
 
-    Of an exchange either side may be empty: some clients begin with a greeting.
+    Either side of an exchange may be empty: some clients start with a greeting.
     """
 
     instructions: str
@@ -45,85 +45,89 @@ class ChatHistory:
 
     @classmethod
     def from_messages(cls, messages: Sequence[ChatMessage]) -> ChatHistory:
-        told = [said.text for said in messages if said.role in ("system", "developer")]
-        spoken = [said for said in messages if said.role in ("user", "assistant")]
-        asked = _after_last_answer(spoken)
-        question = PARAGRAPH_BREAK.join(said.text for said in asked)
+        """Split messages. Raises InvalidParameter without a question at the end."""
+        instructions = [each.text for each in messages if each.role in ("system", "developer")]
+        dialogue = [each for each in messages if each.role in ("user", "assistant")]
+        questions = _after_last_answer(dialogue)
+        question = PARAGRAPH_BREAK.join(each.text for each in questions)
         if not question.strip():
             raise InvalidParameter(
                 "there is no question.",
                 param="messages",
-                hint="The last message must be the user's, and say something.",
+                hint="The last message must have the role user and a text.",
             )
-        before = spoken[: len(spoken) - len(asked)]
+        before = dialogue[: len(dialogue) - len(questions)]
         return cls(
-            PARAGRAPH_BREAK.join(filter(None, told)), tuple(_pair_exchanges(before)), question
+            PARAGRAPH_BREAK.join(filter(None, instructions)),
+            tuple(_pair_exchanges(before)),
+            question,
         )
 
 
 def _after_last_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    found: list[ChatMessage] = []
-    for said in reversed(messages):
-        if said.role == "assistant":
+    trailing: list[ChatMessage] = []
+    for message in reversed(messages):
+        if message.role == "assistant":
             break
-        found.insert(0, said)
-    return found
+        trailing.insert(0, message)
+    return trailing
 
 
 def _pair_exchanges(messages: Iterable[ChatMessage]) -> Iterator[tuple[str, str]]:
-    """Questions in a row are one, and so are answers."""
-    asked: list[str] = []
-    answered: list[str] = []
-    for said in messages:
-        if said.role == "user" and answered:
-            yield PARAGRAPH_BREAK.join(asked), PARAGRAPH_BREAK.join(answered)
-            asked, answered = [], []
-        (asked if said.role == "user" else answered).append(said.text)
-    if asked or answered:
-        yield PARAGRAPH_BREAK.join(asked), PARAGRAPH_BREAK.join(answered)
+    """Yield pairs of question and answer; consecutive messages of one role are joined."""
+    questions: list[str] = []
+    answers: list[str] = []
+    for message in messages:
+        if message.role == "user" and answers:
+            yield PARAGRAPH_BREAK.join(questions), PARAGRAPH_BREAK.join(answers)
+            questions, answers = [], []
+        (questions if message.role == "user" else answers).append(message.text)
+    if questions or answers:
+        yield PARAGRAPH_BREAK.join(questions), PARAGRAPH_BREAK.join(answers)
 
 
 def to_model_messages(messages: Sequence[ChatMessage]) -> Iterator[Message]:
-    """The same for a model that is asked directly; a result must have its call."""
+    """Yield the messages for a direct model call. A tool result must follow its call."""
     names: dict[str, str] = {}
-    for place, said in enumerate(messages):
-        match said.role:
+    for index, message in enumerate(messages):
+        match message.role:
             case "system" | "developer":
-                yield SystemText(said.text)
+                yield SystemText(message.text)
             case "user":
-                yield UserText(said.text)
+                yield UserText(message.text)
             case "assistant":
-                names |= {call.id: call.name for call in said.calls}
-                yield AssistantText(said.text, said.calls)
+                names |= {call.id: call.name for call in message.calls}
+                yield AssistantText(message.text, message.calls)
             case _:
-                if said.call_id not in names:
+                if message.call_id not in names:
                     raise InvalidParameter(
-                        f"no call has the id {said.call_id!r:.80}.",
-                        param=f"messages[{place}].tool_call_id",
-                        hint="A tool's message follows the assistant's message that called it.",
+                        f"no tool call has the id {message.call_id!r:.80}.",
+                        param=f"messages[{index}].tool_call_id",
+                        hint="A tool message must follow the assistant message with its call.",
                     )
-                yield ToolResult(said.call_id, names[said.call_id], said.text)
+                yield ToolResult(message.call_id, names[message.call_id], message.text)
 
 
 # -- reading -----------------------------------------------------------------------------------
 
 
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    if not 0 < len(listed) <= MAX_MESSAGES:
+    """Parse `messages`. Reports up to twenty problems together."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    if not 0 < len(items) <= MAX_MESSAGES:
         raise InvalidParameter(
             f"messages must be a list of 1 to {MAX_MESSAGES:,} messages.", param="messages"
         )
-    wrong: list[DodonaError] = []
-    found: list[ChatMessage] = []
-    for place, each in enumerate(listed):
+    errors: list[DodonaError] = []
+    messages: list[ChatMessage] = []
+    for index, item in enumerate(items):
         try:
-            found.append(_read_message(each, f"messages[{place}]"))
-        except InvalidParameter as mistake:
-            wrong.append(mistake)
-    if wrong:
-        raise BadRequest.combine(wrong[:20])
-    return tuple(found)
+            messages.append(_read_message(item, f"messages[{index}]"))
+        except InvalidParameter as error:
+            errors.append(error)
+    if errors:
+        raise BadRequest.combine(errors[:20])
+    return tuple(messages)
 
 
 def _read_message(value: object, param: str) -> ChatMessage:
@@ -143,7 +147,7 @@ def _read_message(value: object, param: str) -> ChatMessage:
 
 
 def _read_content(value: object, param: str, *, may_be_none: bool) -> str:
-    """The text; parts of text are joined, others are refused."""
+    """Return the text. Text parts are joined; other parts are refused."""
     match value:
         case str():
             return value
@@ -153,7 +157,7 @@ def _read_content(value: object, param: str, *, may_be_none: bool) -> str:
             parts = cast("list[object]", value)
             return "".join(_read_part(each, f"{param}[{n}]") for n, each in enumerate(parts))
         case _:
-            raise InvalidParameter("content must be a text, or a list of parts.", param=param)
+            raise InvalidParameter("content must be a string or a list of parts.", param=param)
 
 
 def _read_part(value: object, param: str) -> str:
@@ -164,9 +168,9 @@ def _read_part(value: object, param: str) -> str:
             return text
         case {"type": str() as kind}:
             raise InvalidParameter(
-                f"a part of type {kind!r:.40} cannot be read here.",
+                f"parts of type {kind!r:.40} are not supported.",
                 param=param,
-                hint="Send text: agents see neither images, nor audio, nor files.",
+                hint="Send text: images, audio and files are not supported.",
             )
         case _:
             raise InvalidParameter(
@@ -177,17 +181,17 @@ def _read_part(value: object, param: str) -> str:
 def _read_calls(message: Mapping[str, Any], param: str) -> tuple[ToolCall, ...]:
     if message.get("function_call") is not None:
         raise InvalidParameter(
-            "function_call is not possible here.",
+            "function_call is not supported.",
             param=f"{param}.function_call",
             hint="Use tool_calls.",
         )
-    listed = message.get("tool_calls")
-    if listed is None:
+    items = message.get("tool_calls")
+    if items is None:
         return ()
-    if not isinstance(listed, list):
+    if not isinstance(items, list):
         raise InvalidParameter("tool_calls must be a list.", param=f"{param}.tool_calls")
-    places = enumerate(cast("list[object]", listed))
-    return tuple(_read_call(each, f"{param}.tool_calls[{place}]") for place, each in places)
+    indexed = enumerate(cast("list[object]", items))
+    return tuple(_read_call(item, f"{param}.tool_calls[{index}]") for index, item in indexed)
 
 
 def _read_call(value: object, param: str) -> ToolCall:
@@ -196,7 +200,7 @@ def _read_call(value: object, param: str) -> ToolCall:
             return ToolCall(id_, name, text)
         case _:
             raise InvalidParameter(
-                'a call must look like {"id": …, "type": "function", "function": '
+                'a tool call must look like {"id": …, "type": "function", "function": '
                 '{"name": …, "arguments": "{}"}}.',
                 param=param,
             )
@@ -208,5 +212,5 @@ def _read_call_id(message: Mapping[str, Any], param: str) -> str:
             return id_
         case _:
             raise InvalidParameter(
-                "a tool's message needs the id of its call.", param=f"{param}.tool_call_id"
+                "a tool message needs the id of its call.", param=f"{param}.tool_call_id"
             )

@@ -1,6 +1,6 @@
-"""A chat completion with the client's own tools: the agent's model answers it directly.
+"""A chat completion with the client's own tools: the agent's model answers directly.
 
-A client that leaves closes the line to the model; what was used is paid.
+A client that disconnects closes the model's stream; tokens used so far are billed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dodona.gateway.v1.run_completion import CHANNEL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassthroughCompletion:
-    """A request on its way to the model and back."""
+    """A request that is passed through to the model."""
 
     api: AgentApi
     user_id: str
@@ -33,6 +33,7 @@ class PassthroughCompletion:
     completion: Completion
 
     async def collect(self) -> dict[str, Any]:
+        """Return the complete response."""
         async with aclosing(self._events()) as events:
             async for event in events:
                 if isinstance(event, Done):
@@ -43,21 +44,21 @@ class PassthroughCompletion:
                         usage=_total_usage(event),
                         calls=event.message.calls,
                     )
-        raise AssertionError("an answer ends with Done, or raises")
+        raise AssertionError("a model stream ends with Done or raises")
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """The answer as it comes; an error is raised."""
+        """Yield the encoded chunks. Raises errors of the model."""
         deltas, completion = ModelDeltas(), self.completion
-        has_begun = False
+        has_started = False
         async with aclosing(self._events()) as events:
             async for event in events:
-                piece = b"" if has_begun else completion.encode_first()
+                piece = b"" if has_started else completion.encode_first()
                 piece += b"".join([completion.encode_delta(delta) for delta in deltas.apply(event)])
                 if isinstance(event, Done):
                     piece += completion.encode_last(
                         FINISH_REASONS[event.finish.value], _total_usage(event)
                     )
-                has_begun = True
+                has_started = True
                 yield piece
 
     def _events(self) -> AsyncGenerator[ModelEvent]:
@@ -67,14 +68,14 @@ class PassthroughCompletion:
 def start_passthrough(
     api: AgentApi, *, user_id: str, chat_request: ChatRequest, agent: AgentDef, model: str
 ) -> PassthroughCompletion:
-    """`model` is one that is wanted instead of the agent's; it may be empty."""
+    """Prepare a model call. `model` replaces the agent's model; it may be empty."""
     request = ModelRequest(
         messages=tuple(to_model_messages(chat_request.messages)),
         tools=chat_request.tools,
         max_tokens=chat_request.max_tokens,
         temperature=chat_request.temperature,
         thinking=bool(chat_request.thinking),
-        allow_restart=not chat_request.stream,  # what was sent cannot be taken back
+        allow_restart=not chat_request.stream,  # a stream cannot retract sent text
         stop=chat_request.stop,
         tool_choice=chat_request.tool_choice,
         parallel_calls=chat_request.parallel_calls,

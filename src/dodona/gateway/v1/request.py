@@ -1,7 +1,7 @@
-"""A request for a chat completion, read: all of it is understood, or it is refused.
+"""Chat completion requests. A request with an unsupported field is refused.
 
-Fields that OpenAI has and that change nothing of an answer here are taken and left alone; those
-that would change one, and cannot here, are refused unless they say what is so anyway.
+Fields of OpenAI's API that do not affect the answer are ignored. Fields that would affect it, but
+are not supported, are refused unless they have their default value.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_STOP_LENGTH: Final = 1_000
 MAX_USER_LENGTH: Final = 200
 MAX_MODEL_LENGTH: Final = 300
 
-# They say something about the request to whoever serves it, nothing about the answer.
+# Metadata for the server, without effect on the answer.
 IGNORED_FIELDS: Final = (
     *("metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
     *("seed", "service_tier", "store"),
 )
-# By what they may say: anything else would change the answer, and cannot here.
+# Unsupported fields with their allowed values.
 FIXED_FIELDS: Final[Mapping[str, tuple[Any, ...]]] = {
     "n": (1,),
     "top_p": (1,),
@@ -51,13 +51,13 @@ _THINKING_BY_EFFORT: Final = {
 _HINTS: Final = {
     "functions": "Use tools.",
     "function_call": "Use tool_choice.",
-    "n": "Ask as often as you want answers.",
+    "n": "Send one request per answer.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """`user` names a session that goes on by itself. `thinking` is None when nobody asked."""
+    """`user` selects a session, which keeps its history. `thinking` is None if not specified."""
 
     model: str
     messages: tuple[ChatMessage, ...]
@@ -75,30 +75,32 @@ class ChatRequest:
 
     @property
     def is_passthrough(self) -> bool:
-        """Does the client bring tools of its own, or what they returned?"""
-        return bool(self.tools) or any(said.calls or said.role == "tool" for said in self.messages)
+        """Whether the client sends its own tools, or their results."""
+        return bool(self.tools) or any(
+            message.calls or message.role == "tool" for message in self.messages
+        )
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> ChatRequest:
-        """From the body; all that is wrong with it is told at once."""
-        wrong: list[DodonaError] = [*_unknown_field_errors(body), *_fixed_field_errors(body)]
+        """Parse a body. Raises BadRequest with all problems together."""
+        errors: list[DodonaError] = [*_unknown_field_errors(body), *_fixed_field_errors(body)]
         values: dict[str, Any] = {}
         for name, read in _READERS.items():
             try:
                 if body.get(name) is not None or name in _REQUIRED:
                     values[name] = read(body.get(name))
-            except BadRequest as mistake:
-                wrong.extend(mistake.problems())
-        if wrong:
-            raise BadRequest.combine(wrong)
+            except BadRequest as error:
+                errors.extend(error.problems())
+        if errors:
+            raise BadRequest.combine(errors)
         return cls(**_normalize_fields(values))
 
 
 def _unknown_field_errors(body: Mapping[str, Any]) -> Iterator[InvalidParameter]:
-    known = (*_READERS, *FIXED_FIELDS, *IGNORED_FIELDS)
+    field_names = (*_READERS, *FIXED_FIELDS, *IGNORED_FIELDS)
     for name in body:
-        if name not in known:
-            hint = did_you_mean(name, known)
+        if name not in field_names:
+            hint = did_you_mean(name, field_names)
             yield InvalidParameter(f"there is no field {name!r:.80}.", param=name[:80], hint=hint)
 
 
@@ -109,9 +111,9 @@ def _fixed_field_errors(body: Mapping[str, Any]) -> Iterator[InvalidParameter]:
             continue
         only = f" other than {values[0]!r}" if values else ""
         yield InvalidParameter(
-            f"{name}{only} is not possible here.",
+            f"{name}{only} is not supported.",
             param=name,
-            hint=_HINTS.get(name, "Leave it out."),
+            hint=_HINTS.get(name, "Omit it."),
         )
 
 
@@ -120,15 +122,16 @@ def _is_same_value(value: Any, other: Any) -> bool:
 
 
 def _normalize_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields under the names that they have here."""
-    one, other = values.pop("max_tokens", None), values.pop("max_completion_tokens", None)
-    if one is not None and other is not None and one != other:
+    """Rename OpenAI's fields to those of ChatRequest, and check them against each other."""
+    max_tokens = values.pop("max_tokens", None)
+    max_completion_tokens = values.pop("max_completion_tokens", None)
+    if None not in (max_tokens, max_completion_tokens) and max_tokens != max_completion_tokens:
         raise InvalidParameter(
-            "max_tokens and max_completion_tokens say two things.",
+            "max_tokens and max_completion_tokens conflict.",
             param="max_tokens",
-            hint="Send max_completion_tokens alone.",
+            hint="Send only max_completion_tokens.",
         )
-    values["max_tokens"] = one if other is None else other
+    values["max_tokens"] = max_tokens if max_completion_tokens is None else max_completion_tokens
     values["include_usage"] = values.pop("stream_options", False)
     values["thinking"] = values.pop("reasoning_effort", None)
     values["parallel_calls"] = values.pop("parallel_tool_calls", None)
@@ -136,12 +139,12 @@ def _normalize_fields(values: dict[str, Any]) -> dict[str, Any]:
     names = [tool.name for tool in values.get("tools", ())]
     if choice is not None and choice.mode == "named" and choice.name not in names:
         raise InvalidParameter(
-            f"tool_choice names a tool {choice.name!r:.80} that is not offered.",
+            f"tool_choice names {choice.name!r:.80}, which is not in tools.",
             param="tool_choice",
             hint=did_you_mean(choice.name, names),
         )
     if choice is not None and choice.mode == "required" and not names:
-        raise InvalidParameter("tool_choice needs tools.", param="tool_choice")
+        raise InvalidParameter("tool_choice requires tools.", param="tool_choice")
     return values
 
 
@@ -153,7 +156,7 @@ def _string_reader(name: str, max_length: int) -> Callable[[Any], str]:
         if isinstance(value, str) and 0 < len(value) <= max_length:
             return value
         raise InvalidParameter(
-            f"{name} must be a text of 1 to {max_length} characters.", param=name
+            f"{name} must be a string of 1 to {max_length} characters.", param=name
         )
 
     return read
@@ -172,8 +175,8 @@ def _token_count_reader(name: str) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if type(value) is int and 1 <= value <= MAX_TOKENS:
             return value
-        most = f"a whole number from 1 to {MAX_TOKENS:,}"
-        raise InvalidParameter(f"{name} must be {most} (got {value!r:.80}).", param=name)
+        expected = f"a whole number from 1 to {MAX_TOKENS:,}"
+        raise InvalidParameter(f"{name} must be {expected} (got {value!r:.80}).", param=name)
 
     return read
 
@@ -187,15 +190,15 @@ def _read_temperature(value: Any) -> float:
 
 
 def _read_stop(value: Any) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if isinstance(listed, list):
-        texts = [each for each in cast("list[object]", listed) if isinstance(each, str) and each]
-        if len(texts) == len(cast("list[object]", listed)) <= MAX_STOPS and all(
+    items = [value] if isinstance(value, str) else value
+    if isinstance(items, list):
+        texts = [each for each in cast("list[object]", items) if isinstance(each, str) and each]
+        if len(texts) == len(cast("list[object]", items)) <= MAX_STOPS and all(
             len(text) <= MAX_STOP_LENGTH for text in texts
         ):
             return tuple(texts)
     raise InvalidParameter(
-        f"stop must be a text, or a list of at most {MAX_STOPS} texts, none of them empty.",
+        f"stop must be a non-empty string, or a list of at most {MAX_STOPS} of them.",
         param="stop",
     )
 

@@ -1,7 +1,7 @@
 """A chat completion that is a run of an agent, with the agent's own tools.
 
-With a `user` it belongs to that user's session, which goes on by itself. Without one, what the
-client recites is what was said. A client that leaves wants no more of it: its run is cancelled.
+With `user`, the run belongs to that user's session, which keeps the history. Without it, the
+messages of the request are the history. When the client disconnects, the run is cancelled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dodona.gateway.v1.messages import ChatHistory
 from dodona.gateway.v1.request import ChatRequest
 
 CHANNEL: Final = "v1"
-MAX_QUESTION_CHARS: Final = 400_000  # characters of a question: about what the largest window holds
+MAX_QUESTION_CHARS: Final = 400_000  # about the size of the largest context window
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompletion:
-    """A run that was begun for a client. `recital` is what that will tell next time, so far."""
+    """A run that was started for a client. `client_history` is the history that it sent."""
 
     api: AgentApi
     shutdown: Shutdown
@@ -44,7 +44,7 @@ class RunCompletion:
     client_history: ClientHistory | None
 
     async def collect(self) -> dict[str, Any]:
-        """The answer at once, or the error of the run."""
+        """Return the complete response, or raise the error of the run."""
         deltas = RunDeltas(is_streaming=False)
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
@@ -55,19 +55,19 @@ class RunCompletion:
         )
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """The answer as it comes. An error is raised; a run that is not followed is cancelled."""
+        """Yield the encoded chunks. Cancels the run if the stream is closed early."""
         deltas, completion = RunDeltas(is_streaming=True), self.completion
-        has_begun = False
+        has_started = False
         try:
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     if (delta := deltas.apply(chunk)) is not None:
                         yield (
-                            b"" if has_begun else completion.encode_first()
+                            b"" if has_started else completion.encode_first()
                         ) + completion.encode_delta(delta)
-                        has_begun = True
+                        has_started = True
             usage = await self._finish(deltas)
-            yield (b"" if has_begun else completion.encode_first()) + completion.encode_last(
+            yield (b"" if has_started else completion.encode_first()) + completion.encode_last(
                 deltas.finish, usage
             )
         finally:
@@ -75,11 +75,11 @@ class RunCompletion:
                 await self.cancel()
 
     async def cancel(self) -> None:
-        """Of a run that has ended, nothing comes of it."""
+        """Cancel the run. No effect if it has ended."""
         try:
             await self.api.oracle.cancel(self.user_id, self.run_id)
         except DodonaError as error:
-            _log.warning("run %s cannot be cancelled: %s", self.run_id, error)
+            _log.warning("cannot cancel run %s: %s", self.run_id, error)
 
     async def _chunks(self) -> AsyncGenerator[StreamChunk]:
         batches = self.api.oracle.stream_chunks(self.user_id, self.run_id)
@@ -89,15 +89,15 @@ class RunCompletion:
                     yield chunk
 
     async def _finish(self, deltas: RunDeltas) -> dict[str, Any]:
-        """What it used; and the next time the client recites, it is found."""
+        """Return the usage, and store the history so that the client's next request matches it."""
         if not deltas.finish:
             raise ShuttingDown(
-                f"Dodona is stopping. Run {self.run_id} goes on when it is back.",
+                f"Dodona is shutting down. Run {self.run_id} resumes after the restart.",
                 hint=f"Then GET /api/runs/{self.run_id}/events.",
             )
         if self.client_history is not None and deltas.text:
-            said = self.client_history.extended_with(self.question, deltas.text)
-            await self.api.client_histories.remember(self.user_id, self.run_id, said)
+            history = self.client_history.extended_with(self.question, deltas.text)
+            await self.api.client_histories.remember(self.user_id, self.run_id, history)
         return usage_from_records(await self.api.runs.token_records(self.user_id, self.run_id))
 
 
@@ -109,35 +109,35 @@ async def start_run(
     chat_request: ChatRequest,
     names: tuple[str, str],
 ) -> RunCompletion:
-    """Take the question in. `names` are the agent's, and that of a model that is wanted of it."""
+    """Submit the question. `names` are the agent and the requested model, which may be empty."""
     if chat_request.response_format is not None:
         raise InvalidParameter(
-            "an agent that uses its tools answers in text.",
+            "an agent that uses its own tools answers in text.",
             param="response_format",
-            hint="Bring tools of your own, and its model answers you directly, in this format.",
+            hint="With tools in the request, the agent's model answers directly in this format.",
         )
     agent_id, model = names
-    dialogue = ChatHistory.from_messages(chat_request.messages)
-    recital: ClientHistory | None = None
+    history = ChatHistory.from_messages(chat_request.messages)
+    client_history: ClientHistory | None = None
     peer = chat_request.user
     if peer is None:
-        recital = ClientHistory(
+        client_history = ClientHistory(
             agent_id=agent_id,
             channel=CHANNEL,
             account=user_id,
-            exchanges=dialogue.exchanges,
-            instructions=dialogue.instructions,
+            exchanges=history.exchanges,
+            instructions=history.instructions,
         )
-        peer = await api.client_histories.match_or_create(user_id, recital)
-    sent = await api.messages.submit(
+        peer = await api.client_histories.match_or_create(user_id, client_history)
+    submitted = await api.messages.submit(
         user_id,
         ChannelMessage(
             agent_id=agent_id,
             channel=CHANNEL,
             account=user_id,
-            content=dialogue.question,
+            content=history.question,
             peer=peer,
-            options=_request_options(chat_request, dialogue, model),
+            options=_request_options(chat_request, history, model),
             max_length=MAX_QUESTION_CHARS,
         ),
     )
@@ -145,19 +145,19 @@ async def start_run(
         api=api,
         shutdown=shutdown,
         user_id=user_id,
-        run_id=sent.run_id,
+        run_id=submitted.run_id,
         completion=Completion(
-            id=f"chatcmpl-{sent.run_id}",
+            id=f"chatcmpl-{submitted.run_id}",
             model=chat_request.model,
             include_usage=chat_request.include_usage,
         ),
-        question=dialogue.question,
-        client_history=recital,
+        question=history.question,
+        client_history=client_history,
     )
 
 
 def _request_options(chat_request: ChatRequest, history: ChatHistory, model: str) -> dict[str, Any]:
-    found = {
+    options = {
         "model": model or None,
         "max_tokens": chat_request.max_tokens,
         "temperature": chat_request.temperature,
@@ -165,4 +165,4 @@ def _request_options(chat_request: ChatRequest, history: ChatHistory, model: str
         "thinking": chat_request.thinking,
         "instructions": history.instructions or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}

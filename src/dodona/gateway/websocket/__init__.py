@@ -1,4 +1,4 @@
-"""JSON-RPC over a WebSocket, at `/ws`: requests with an id, their answers, and events of runs."""
+"""JSON-RPC over a WebSocket at `/ws`: requests with ids, responses and run events."""
 
 from dodona.gateway.websocket.app import PATH, WebSocketApp
 from dodona.gateway.websocket.methods import METHODS

@@ -1,4 +1,4 @@
-"""Where connections come in."""
+"""The ASGI application at `/ws`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATH: Final = "/ws"
 
 
 class WebSocketApp:
-    """An ASGI application for upgrades alone; the guard has seen them."""
+    """Serves WebSocket connections. The middleware has checked the upgrade request."""
 
     def __init__(self, state: GatewayState) -> None:
         self._state = state
@@ -29,18 +29,20 @@ class WebSocketApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (await receive())["type"] != "websocket.connect":
             return
-        door, line = HTTPConnection(scope), FrameWriter(send)
+        http_connection, writer = HTTPConnection(scope), FrameWriter(send)
         with suppress(Disconnected):
-            await line.accept()
-            visitor = identity_from_scope(door)
-            if visitor is None:
-                visitor = await receive_identity(self._state, door, receive=receive, writer=line)
-            if visitor is not None:
+            await writer.accept()
+            identity = identity_from_scope(http_connection)
+            if identity is None:
+                identity = await receive_identity(
+                    self._state, http_connection, receive=receive, writer=writer
+                )
+            if identity is not None:
                 connection = Connection(
                     self._state,
-                    visitor,
+                    identity,
                     methods=self._methods,
                     session_locks=self._session_locks,
-                    writer=line,
+                    writer=writer,
                 )
-                await connection.serve(door, receive)
+                await connection.serve(http_connection, receive)

@@ -1,4 +1,4 @@
-"""One request, on its way to be answered."""
+"""A method call: one request on a connection and its response."""
 
 from __future__ import annotations
 
@@ -6,68 +6,54 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
 from dodona.core.errors import DodonaError
-from dodona.gateway.security.caller import Caller
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import RequestId, error_frame
 from dodona.gateway.websocket.parameter import MethodParameter
-from dodona.gateway.websocket.writer import FrameWriter
+
+if TYPE_CHECKING:
+    from dodona.gateway.websocket.connection import Connection
 
 
 class SessionLocks:
-    """A lock for each session in which something is being taken in; the others need none."""
+    """A lock per session that is receiving a message; idle sessions have none."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock_for(self, session_key: str) -> asyncio.Lock:
-        """To be held while a message is taken in. Who asks first, has it first."""
+        """Return the lock to hold while a message is submitted. It keeps messages in order."""
         lock = self._locks.get(session_key)
         if lock is None:
             lock = self._locks[session_key] = asyncio.Lock()
         return lock
 
 
-class Host(Protocol):
-    """The connection, as its calls see it."""
-
-    gate: GatewayState
-    caller: Caller
-    turns: SessionLocks
-    line: FrameWriter
-
-    def check_capacity(self) -> None: ...
-
-    def detach(self) -> None: ...
-
-    def release(self, call: Call) -> None: ...
-
-
 class Call:
-    """Answered once, by a result or an error. What is followed goes on after that."""
+    """Sends exactly one response, a result or an error. Events may follow it."""
 
-    __slots__ = ("_host", "caller", "id", "is_answered", "params")
+    __slots__ = ("_connection", "caller", "id", "is_answered", "params")
 
-    def __init__(self, host: Host, id_: RequestId, params: Mapping[str, Any]) -> None:
-        self._host = host
+    def __init__(self, connection: Connection, id_: RequestId, params: Mapping[str, Any]) -> None:
+        self._connection = connection
         self.id = id_
-        self.caller = host.caller
+        self.caller = connection.caller
         self.params = params
         self.is_answered = False
 
     @property
     def state(self) -> GatewayState:
-        return self._host.gate
+        return self._connection.state
 
     @property
     def api(self) -> AgentApi:
-        return self._host.gate.api
+        return self._connection.state.api
 
     @property
     def user_id(self) -> str:
@@ -75,15 +61,15 @@ class Call:
 
     @property
     def session_locks(self) -> SessionLocks:
-        return self._host.turns
+        return self._connection.session_locks
 
     def check_capacity(self) -> None:
-        """Refuse to wait for one run more than a connection may wait for."""
-        self._host.check_capacity()
+        """Raise TooManyRequests if the connection already waits for too many runs."""
+        self._connection.check_capacity()
 
     def detach(self) -> None:
-        """From here on it only waits: when the client goes away, it is ended."""
-        self._host.detach()
+        """Mark the call as only waiting for a run: a disconnect cancels it."""
+        self._connection.detach()
 
     async def send_result(self, result: Any) -> None:
         await self._send_once({"id": self.id, "result": result})
@@ -92,25 +78,25 @@ class Call:
         await self._send_once(error_frame(self.id, error, self.state.redactor))
 
     async def stream_run(self, run_id: int, session_key: str | None, *, after_seq: int = 0) -> None:
-        """Tell what comes of a run, until it ends."""
-        seen = after_seq
+        """Send the events of a run until it ends."""
+        last_seq = after_seq
         batches = self.api.oracle.stream_chunks(self.user_id, run_id, after_seq=after_seq)
         try:
             async with aclosing(batches):
                 async for batch in batches:
                     for chunk in batch:
-                        await self._host.line.send_chunk(chunk, session_key)
-                        seen = chunk.seq
+                        await self._connection.writer.send_chunk(chunk, session_key)
+                        last_seq = chunk.seq
         except DodonaError as error:
-            # The run goes on: only what comes of it cannot be told here.
-            lost = StreamChunk(run_id, seen, {**chunks.error(error), "is_lost": True})
-            await self._host.line.send_chunk(lost, session_key)
+            # The run continues; only its events cannot be sent here.
+            chunk = StreamChunk(run_id, last_seq, {**chunks.error(error), "is_lost": True})
+            await self._connection.writer.send_chunk(chunk, session_key)
 
     async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:
             self.is_answered = True
-            self._host.release(self)
-            await self._host.line.send(frame)
+            self._connection.release(self)
+            await self._connection.writer.send(frame)
 
 
 Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
@@ -118,7 +104,7 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """What `handle` returns is the result, unless it has answered already."""
+    """A method. The return value of `handle` is the result, unless one was already sent."""
 
     name: str
     description: str

@@ -1,7 +1,7 @@
-"""One connection: frames come in, each is answered, and none of them ends the others.
+"""One WebSocket connection. Its requests run concurrently, and a failed one does not affect others.
 
-A request is a task of its own. What it takes in is taken in, also when the client leaves meanwhile;
-what only waits for a run is ended then, and the run goes on.
+Each request is a task. When the client disconnects, a task that is submitting a message finishes
+it; a task that only waits for a run is cancelled, and the run continues.
 """
 
 from __future__ import annotations
@@ -43,18 +43,11 @@ _log = logging.getLogger(__name__)
 
 
 class Connection:
-    """From its acceptance to its end."""
+    """An accepted connection and its open requests."""
 
     __slots__ = (
-        *(
-            "_active_tasks",
-            "_is_disconnected",
-            "_open_ids",
-            "_detached_tasks",
-            "_methods",
-            "_token",
-        ),
-        *("caller", "gate", "line", "turns"),
+        *("_active_tasks", "_detached_tasks", "_is_disconnected", "_methods", "_open_ids"),
+        *("_token", "caller", "session_locks", "state", "writer"),
     )
 
     def __init__(
@@ -66,10 +59,10 @@ class Connection:
         session_locks: SessionLocks,
         writer: FrameWriter,
     ) -> None:
-        self.gate = state
+        self.state = state
         self.caller = identity.caller
-        self.turns = session_locks
-        self.line = writer
+        self.session_locks = session_locks
+        self.writer = writer
         self._token = identity.token
         self._methods = methods
         self._open_ids: set[RequestId] = set()
@@ -78,7 +71,7 @@ class Connection:
         self._is_disconnected = False
 
     async def serve(self, connection: HTTPConnection, receive: Receive) -> None:
-        """Until the client leaves, or is sent away."""
+        """Handle frames until the client disconnects or is disconnected."""
         try:
             await self._send_hello()
             message = await receive()
@@ -88,7 +81,7 @@ class Connection:
                 await self._handle_message(connection, message)
                 message = await receive()
         except Disconnected:
-            pass  # nobody is there to be told
+            pass  # there is no client left to answer
         finally:
             await self._finish_tasks()
 
@@ -100,18 +93,18 @@ class Connection:
             "scopes": sorted(self.caller.scopes),
             "methods": [*self._methods],
         }
-        await self.line.send(hello)
+        await self.writer.send(hello)
 
     async def _authenticate_first_frame(self, connection: HTTPConnection, message: Message) -> bool:
-        """A client that was let in without a token may say who it is, in its first frame."""
+        """Authenticate with a token in the first frame, which replaces the operator's identity."""
         with suppress(DodonaError):
-            document = frame.parse_frame(message, self.gate.settings.max_head_bytes)
+            document = frame.parse_frame(message, self.state.settings.max_head_bytes)
             if is_token_frame(document):
-                visitor = await identity_from_token(self.gate, connection, document["token"])
-                if visitor is None:
-                    await self.line.close(UNAUTHORIZED_CLOSE_CODE, "The token is not known.")
+                identity = await identity_from_token(self.state, connection, document["token"])
+                if identity is None:
+                    await self.writer.close(UNAUTHORIZED_CLOSE_CODE, "The token is invalid.")
                 else:
-                    self.caller, self._token = visitor.caller, visitor.token
+                    self.caller, self._token = identity.caller, identity.token
                     await self._send_hello()
                 return True
         return False
@@ -120,22 +113,22 @@ class Connection:
         id_ = None
         try:
             if self._token is not None:
-                # As for each request over HTTP: it may have been revoked, or used too often.
-                self.caller = await authenticate(self.gate, connection, self._token)
-            document = frame.parse_frame(message, self.gate.settings.max_body_bytes)
+                # Checked for each frame, as for each HTTP request: it may have been revoked.
+                self.caller = await authenticate(self.state, connection, self._token)
+            document = frame.parse_frame(message, self.state.settings.max_body_bytes)
             id_ = self._check_id_unused(frame.id_of(document))
             self._start_call(connection, frame.read_request(document))
         except Unauthorized as error:
-            await self.line.close(UNAUTHORIZED_CLOSE_CODE, error.message)
+            await self.writer.close(UNAUTHORIZED_CLOSE_CODE, error.message)
         except DodonaError as error:
-            await self.line.send(frame.error_frame(id_, error, self.gate.redactor))
+            await self.writer.send(frame.error_frame(id_, error, self.state.redactor))
 
     def _check_id_unused(self, id_: RequestId | None) -> RequestId | None:
         if id_ in self._open_ids:
-            # Not told under that id: it would be taken for the answer to the first one.
+            # Reported without the id, or it would look like the response to the first request.
             raise BadRequest(
-                f"id {id_!r:.80} is that of a request that is not answered yet.",
-                hint="Give each request an id of its own.",
+                f"id {id_!r:.80} belongs to a request that has no response yet.",
+                hint="Use a unique id for each request.",
             )
         return id_
 
@@ -144,12 +137,13 @@ class Connection:
         if method is None:
             raise NotFound(
                 f"there is no method {request.method!r:.80}.",
-                hint=did_you_mean(request.method, self._methods) or "The hello names them.",
+                hint=did_you_mean(request.method, self._methods)
+                or "The hello event lists the methods.",
             )
         try:
             self._check_allowed(method)
         except (AccessDenied, TooManyRequests) as error:
-            audit_rejection(self.gate, connection.scope, error, self.caller)
+            audit_rejection(self.state, connection.scope, error, self.caller)
             raise
         call = Call(self, request.id, read_params(method.parameters, request.params))
         self._open_ids.add(call.id)
@@ -161,8 +155,8 @@ class Connection:
         self.caller.require_scope(method.scope)
         if len(self._active_tasks) >= MAX_REQUESTS:
             raise TooManyRequests(
-                f"{MAX_REQUESTS} requests of this connection are not answered yet.",
-                hint="Wait for some of the answers.",
+                f"{MAX_REQUESTS} requests on this connection have no response yet.",
+                hint="Wait for some of the responses.",
             )
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
@@ -170,7 +164,7 @@ class Connection:
         self._detached_tasks.discard(task)
 
     async def _run_call(self, method: Method, call: Call) -> None:
-        with suppress(Disconnected):  # nobody is there to be told
+        with suppress(Disconnected):  # there is no client left to answer
             try:
                 await call.send_result(await method.handle(call))
             except DodonaError as error:
@@ -183,16 +177,18 @@ class Connection:
             finally:
                 self._open_ids.discard(call.id)
 
-    # -- what calls ask of their connection ---------------------------------------------------
+    # -- used by calls -------------------------------------------------------------------------
 
     def check_capacity(self) -> None:
+        """Raise TooManyRequests if the connection waits for too many runs."""
         if len(self._detached_tasks) >= MAX_AWAITED_RUNS:
             raise TooManyRequests(
-                f"this connection waits for {MAX_AWAITED_RUNS:,} runs.",
+                f"this connection already waits for {MAX_AWAITED_RUNS:,} runs.",
                 hint="Wait for some of them to end, or open another connection.",
             )
 
     def detach(self) -> None:
+        """Move the current task to those that a disconnect cancels."""
         task = asyncio.current_task()
         assert task is not None
         if self._is_disconnected:
@@ -201,10 +197,11 @@ class Connection:
         self._detached_tasks.add(task)
 
     def release(self, call: Call) -> None:
+        """Make the id of an answered call available again."""
         self._open_ids.discard(call.id)
 
     async def _finish_tasks(self) -> None:
-        """Let what is being taken in be taken in; end what only waits."""
+        """Finish active requests, and cancel those that only wait for a run."""
         self._is_disconnected = True
         for task in self._detached_tasks:
             task.cancel()

@@ -1,7 +1,7 @@
-"""Chunks as events of a WebSocket: one row for each type of chunk.
+"""Maps the chunks of a run to WebSocket events.
 
-Server-sent events carry chunks as they are. A WebSocket has few events; a chunk that has none of
-its own is a `system` event, whose `system_type` is the chunk's type.
+Server-sent events carry chunks unchanged. A WebSocket has fewer event types; a chunk without a
+matching one becomes a `system` event, whose `system_type` is the chunk's type.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ EVENT_BY_CHUNK_TYPE: Final[Mapping[str, EventName]] = {
     "done": "done",
     "error": "error",
 }
-# What people may read of a chunk that has become a system event.
+# The field of such a chunk that becomes the `system_message`.
 _MESSAGE_KEYS: Final = {"thinking": "content", "source": "path", "restart": "reason"}
 
 
 def to_event(chunk: StreamChunk, session_key: str | None) -> dict[str, Any]:
-    """The frame of a chunk; `data` is the chunk without its type and place."""
+    """Return the event of a chunk; `data` is the chunk without its type, run and seq."""
     type_: str = chunk.body["type"]
     data = {name: value for name, value in chunk.body.items() if name != "type"}
     if type_ not in EVENT_BY_CHUNK_TYPE or (
         EVENT_BY_CHUNK_TYPE[type_] == "system" and type_ != "system"
     ):
-        said = str(data.get(_MESSAGE_KEYS.get(type_, ""), ""))
-        data = {"system_type": type_, "system_message": said, "metadata": data}
+        message = str(data.get(_MESSAGE_KEYS.get(type_, ""), ""))
+        data = {"system_type": type_, "system_message": message, "metadata": data}
     return {
         "event": EVENT_BY_CHUNK_TYPE.get(type_, "system"),
         "run_id": chunk.run_id,

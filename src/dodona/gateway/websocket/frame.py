@@ -1,4 +1,4 @@
-"""Frames: JSON objects, read and written."""
+"""WebSocket frames: JSON requests and errors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from dodona.net.redactor import Redactor
 RequestId: TypeAlias = str | int
 
 _REQUEST_KEYS: Final = ("id", "method", "params")
-_MAX_SAFE_INTEGER: Final = 2**53  # beyond it, JavaScript would send back another number
+_MAX_SAFE_INTEGER: Final = 2**53  # JavaScript loses precision above it
 
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
+    """A valid request frame."""
+
     id: RequestId
     method: str
     params: Mapping[str, Any]
 
 
 def parse_frame(message: Message, max_chars: int) -> dict[str, Any]:
-    """The object in a message that came in."""
+    """Return the JSON object in a received message."""
     text = message.get("text")
     if text is None:
         raise BadRequest("a frame must be text.", hint="Send JSON in a text frame.")
@@ -38,7 +40,7 @@ def parse_frame(message: Message, max_chars: int) -> dict[str, Any]:
 
 
 def id_of(document: Mapping[str, Any]) -> RequestId | None:
-    """By which the answer can be told from others; None when it has none that we can send back."""
+    """Return the request id; None if it is missing or cannot be echoed back."""
     match document.get("id"):
         case str() as id_ if 0 < len(id_) <= MAX_ID_LENGTH:
             return id_
@@ -49,10 +51,10 @@ def id_of(document: Mapping[str, Any]) -> RequestId | None:
 
 
 def read_request(document: Mapping[str, Any]) -> RpcRequest:
-    """The request in a frame; all that is wrong with it is told at once."""
-    wrong = [*_problems(document)]
-    if wrong:
-        raise BadRequest.combine(wrong)
+    """Return the request in a frame. Raises BadRequest with all problems together."""
+    errors = [*_problems(document)]
+    if errors:
+        raise BadRequest.combine(errors)
     id_ = id_of(document)
     assert id_ is not None
     params = cast("Mapping[str, Any]", document.get("params") or {})
@@ -65,9 +67,13 @@ def _problems(document: Mapping[str, Any]) -> Iterator[DodonaError]:
             hint = did_you_mean(name, _REQUEST_KEYS) or f"A request has {', '.join(_REQUEST_KEYS)}."
             yield BadRequest(f"there is no field {name!r:.80}.", hint=hint)
     if id_of(document) is None:
-        yield BadRequest(f"id must be a whole number or a text of 1 to {MAX_ID_LENGTH} characters.")
+        yield BadRequest(
+            f"id must be a whole number or a string of 1 to {MAX_ID_LENGTH} characters."
+        )
     if not isinstance(document.get("method"), str):
-        yield BadRequest("method must be the name of a method.", hint="The hello names them.")
+        yield BadRequest(
+            "method must be the name of a method.", hint="The hello event lists the methods."
+        )
     if not isinstance(document.get("params") or {}, dict):
         yield BadRequest("params must be an object.")
 
@@ -75,6 +81,6 @@ def _problems(document: Mapping[str, Any]) -> Iterator[DodonaError]:
 def error_frame(
     id_: RequestId | None, error: DodonaError, redactor: Redactor | None
 ) -> dict[str, Any]:
-    """An error as the client gets it, without the secrets in it."""
-    told = as_json(error)
-    return {"id": id_, **(redactor.scrub_all(told) if redactor else told)}
+    """Return the error response to a request, with secrets redacted."""
+    document = as_json(error)
+    return {"id": id_, **(redactor.scrub_all(document) if redactor else document)}

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: known when it comes, or by its first frame."""
+"""Authentication of a connection, by the upgrade request or the first frame."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dodona.gateway.websocket.writer import FrameWriter
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`token` is None for the operator, who needs none."""
+    """The caller of a connection. `token` is None for the operator."""
 
     caller: Caller
     token: str | None = None
 
 
 def identity_from_scope(connection: HTTPConnection) -> Identity | None:
-    """Whom the turnstile knows by the head of the upgrade; None when a token must come first."""
+    """Return the identity from the upgrade request; None if the first frame must have a token."""
     caller: Caller | None = connection.scope.get(CALLER_KEY)
     return Identity(caller, bearer_token(connection.scope)) if caller is not None else None
 
@@ -37,7 +37,7 @@ def identity_from_scope(connection: HTTPConnection) -> Identity | None:
 async def identity_from_token(
     state: GatewayState, connection: HTTPConnection, token: str
 ) -> Identity | None:
-    """Whose token it is; None when it is nobody's, or comes too often."""
+    """Return the identity of a token; None if it is invalid or rate limited."""
     try:
         return Identity(await authenticate(state, connection, token), token)
     except (Unauthorized, TooManyRequests):
@@ -52,8 +52,8 @@ async def receive_identity(
     writer: FrameWriter,
     timeout_seconds: float = TOKEN_TIMEOUT_SECONDS,
 ) -> Identity | None:
-    """Who comes with a token, where one is required; without a good one they are sent away."""
-    visitor = None
+    """Wait for a token in the first frame. Without a valid one, close the connection."""
+    identity = None
     try:
         async with asyncio.timeout(timeout_seconds):
             message = await receive()
@@ -61,15 +61,16 @@ async def receive_identity(
             return None
         document = parse_frame(message, state.settings.max_head_bytes)
         if is_token_frame(document):
-            visitor = await identity_from_token(state, connection, document["token"])
+            identity = await identity_from_token(state, connection, document["token"])
     except (DodonaError, TimeoutError):
         pass
-    if visitor is None:
+    if identity is None:
         await writer.close(
-            UNAUTHORIZED_CLOSE_CODE, 'The first frame must be {"token": …}, with a good one.'
+            UNAUTHORIZED_CLOSE_CODE, 'The first frame must be {"token": …} with a valid token.'
         )
-    return visitor
+    return identity
 
 
 def is_token_frame(document: Mapping[str, Any]) -> bool:
+    """Whether a frame is `{"token": …}`."""
     return isinstance(document.get("token"), str) and len(document) == 1

@@ -1,4 +1,4 @@
-"""A parameter of a method: what it takes, and how it reads."""
+"""Parameters of methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodParameter:
-    """Yes or no when it has `is_flag`, a whole number when it has bounds, else text."""
+    """A boolean with `is_flag`, a whole number with `bounds`, else a string."""
 
     name: str
     description: str
@@ -23,14 +23,16 @@ class MethodParameter:
 
     @property
     def expected(self) -> str:
+        """The accepted values, in words."""
         if self.is_flag:
             return "true or false"
         if self.bounds is not None:
             lowest, highest = self.bounds
             return f"a whole number from {lowest:,} to {highest:,}"
-        return f"a text of 1 to {self.max_length:,} characters"
+        return f"a string of 1 to {self.max_length:,} characters"
 
     def accepts(self, value: Any) -> bool:
+        """Whether a value is valid."""
         if self.is_flag:
             return isinstance(value, bool)
         if self.bounds is not None:
@@ -40,10 +42,10 @@ class MethodParameter:
 
 
 def read_params(parameters: Sequence[MethodParameter], params: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all fields; null is as if it were not given."""
-    wrong = [*_problems(parameters, params)]
-    if wrong:
-        raise BadRequest.combine(wrong)
+    """Return the values of all parameters. Null counts as missing."""
+    errors = [*_problems(parameters, params)]
+    if errors:
+        raise BadRequest.combine(errors)
     return {
         each.name: each.default if params.get(each.name) is None else params[each.name]
         for each in parameters
@@ -68,4 +70,4 @@ def _problems(
 
 
 def _format_names(names: Sequence[str]) -> str:
-    return f"There are {', '.join(names)}." if names else "There are none."
+    return f"Parameters are {', '.join(names)}." if names else "This method has no parameters."

@@ -1,7 +1,7 @@
-"""The way out to one client: one frame at a time.
+"""Writes frames to one client, one at a time.
 
-Whoever sends waits for room. So a client that does not read holds up what is meant for it and
-nothing else. One that does not even answer the server's pings is gone.
+A sender waits while the client's buffer is full, so a slow client delays only its own frames. A
+client that does not answer the server's pings is disconnected.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dodona.gateway.websocket.events import to_event
 
 
 class Disconnected(Exception):
-    """Nobody is there any more."""
+    """The client has disconnected."""
 
 
 class FrameWriter:
-    """Raises Gone once nobody is there."""
+    """Sends frames. Raises Disconnected after the client has disconnected."""
 
     __slots__ = ("_lock", "_send")
 
@@ -37,7 +37,7 @@ class FrameWriter:
             await self._send_frame(frame)
 
     async def send_chunk(self, chunk: StreamChunk, session_key: str | None) -> None:
-        """An event; it is written when its turn comes, for a thousand of them may wait."""
+        """Send an event. It is encoded only under the lock: a thousand of them may be waiting."""
         async with self._lock:
             await self._send_frame(to_event(chunk, session_key))
 

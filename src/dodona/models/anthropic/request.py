@@ -1,4 +1,4 @@
-"""Requests on the wire of Anthropic's messages."""
+"""Encode requests for Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from dodona.models.errors import ProviderErrorFactory
 from dodona.models.provider import ModelEndpoint
 
 API_VERSION = "2023-06-01"
-DEFAULT_MAX_TOKENS = 4096  # the API wants a number
-DEFAULT_MAX_TOKENS_THINKING = 16384  # thinking is counted in it
+DEFAULT_MAX_TOKENS = 4096  # the API requires a value
+DEFAULT_MAX_TOKENS_THINKING = 16384  # thinking tokens count towards it
 MIN_THINKING_BUDGET = 1024
 
-# Models up to 4.5 think within a budget, later ones decide for themselves and refuse one. Up to
-# 4.6 they take a temperature. What is not called Claude, behind another base_url, does as the
-# older ones do.
+# Models up to 4.5 take a thinking budget; later ones choose it themselves and reject one. Models
+# up to 4.6 accept a temperature. Models behind another base_url that are not named Claude are
+# treated like the older ones.
 _BUDGETED_THINKING_MODELS = re.compile(
     r"(?!claude-)|claude-(?:[123]\b|instant"
     r"|(?:opus|sonnet|haiku)-4(?:[-.][015])?(?:-\d{8}|-latest|@.*)?$)"
@@ -55,9 +55,10 @@ _TEMPERATURE_MODELS = re.compile(
 
 
 class AnthropicWire:
-    """Writes requests whose beginning stays the same, byte for byte, while a run goes on.
+    """Encodes requests so that their prefix stays byte-identical during a run, for caching.
 
-    A message is kept as a list of content blocks, `[…]`; lists of one role become one message.
+    Each message is encoded as a JSON array of content blocks. Consecutive messages of one role
+    are merged into one message of the API.
     """
 
     def __init__(self, endpoint: ModelEndpoint) -> None:
@@ -73,14 +74,16 @@ class AnthropicWire:
         self.errors = ProviderErrorFactory(endpoint)
         self._endpoint = endpoint
         self._redact = endpoint.redactor.redact
-        self._encoding_key = ""  # under which messages keep their encoding, since the last secret
+        self._encoding_key = ""  # cache key of encoded messages; changes with each new secret
 
     def new_decoder(self) -> AnthropicAnswerDecoder:
+        """Return a decoder for one response."""
         return AnthropicAnswerDecoder(self._endpoint, self.errors)
 
     def encode_request(self, request: ModelRequest) -> bytes:
+        """Return the JSON body of a request."""
         self._encoding_key = encoding_key(self._endpoint)
-        prompt = tuple(takewhile(lambda said: isinstance(said, SystemText), request.messages))
+        prompt = tuple(takewhile(lambda each: isinstance(each, SystemText), request.messages))
         system = self._encode_system(prompt)
         tools = [self._encode_tool(tool) for tool in request.tools]
         if tools and not system:
@@ -109,7 +112,7 @@ class AnthropicWire:
             DEFAULT_MAX_TOKENS_THINKING if thinking else DEFAULT_MAX_TOKENS
         )
         budgeted = _BUDGETED_THINKING_MODELS.match(self._endpoint.model) is not None
-        # A budget is less than the limit, or there is no room to think.
+        # The API requires a budget below max_tokens.
         thinking = thinking and (not budgeted or limit > MIN_THINKING_BUDGET)
         yield b'"max_tokens":%d' % limit
         if thinking and budgeted:
@@ -124,14 +127,15 @@ class AnthropicWire:
     def _encode_client_options(self, request: ModelRequest) -> Iterator[bytes]:
         if request.response_format is not None:
             raise ProviderError(
-                "Anthropic's wire has no response_format.",
+                "the Anthropic API does not support response_format.",
                 kind=ProviderErrorKind.REJECTED,
                 provider=self._endpoint.provider.name,
-                hint="Offer a tool whose parameters are the schema, and force it with tool_choice.",
+                hint="Define a tool with the schema as its parameters, "
+                "and force it with tool_choice.",
             )
         if request.stop:
-            hidden = redact_all(request.stop, self._endpoint.redactor)
-            yield b'"stop_sequences":' + msgspec.json.encode(hidden)
+            redacted = redact_all(request.stop, self._endpoint.redactor)
+            yield b'"stop_sequences":' + msgspec.json.encode(redacted)
         if request.tools and (request.tool_choice or request.parallel_calls is not None):
             choice = request.tool_choice or ToolChoice("auto")
             yield b'"tool_choice":' + _encode_tool_choice(choice, parallel=request.parallel_calls)
@@ -147,11 +151,11 @@ class AnthropicWire:
     def _encode_messages(self, messages: Sequence[Message]) -> Iterator[bytes]:
         encoded = [(message, self._encode_cached(message)) for message in _results_first(messages)]
         encoded = [pair for pair in encoded if pair[1] != b"[]"]
-        said = [message for message, _ in encoded]
-        for place in {index_before_question(said), len(said) - 1}:
-            if place >= 0:
-                message, blocks = encoded[place]
-                encoded[place] = (message, add_cache_marker(blocks, b"}]"))
+        remaining = [message for message, _ in encoded]
+        for index in {index_before_question(remaining), len(remaining) - 1}:
+            if index >= 0:
+                message, blocks = encoded[index]
+                encoded[index] = (message, add_cache_marker(blocks, b"}]"))
         for is_answer, group in groupby(encoded, lambda pair: isinstance(pair[0], AssistantText)):
             role = b"assistant" if is_answer else b"user"
             content = b",".join(blocks[1:-1] for _, blocks in group)
@@ -195,7 +199,7 @@ class AnthropicWire:
         )
 
     def _rebuild(self, message: AssistantText) -> list[bytes]:
-        """Text and calls alone: the thinking is another provider's."""
+        """Encode text and calls only; thinking of another provider cannot be sent."""
         blocks = [self._encode_text(message.text)] if message.text.strip() else []
         return blocks + [self._encode_call(call) for call in message.calls]
 
@@ -229,18 +233,18 @@ class AnthropicWire:
 
 def _encode_tool_choice(choice: ToolChoice, *, parallel: bool | None) -> bytes:
     kinds = {"required": "any", "named": "tool"}
-    made: dict[str, object] = {"type": kinds.get(choice.mode, choice.mode)}
+    encoded: dict[str, object] = {"type": kinds.get(choice.mode, choice.mode)}
     if choice.mode == "named":
-        made["name"] = choice.name
+        encoded["name"] = choice.name
     if parallel is not None and choice.mode != "none":
-        made["disable_parallel_tool_use"] = not parallel
-    return msgspec.json.encode(made)
+        encoded["disable_parallel_tool_use"] = not parallel
+    return msgspec.json.encode(encoded)
 
 
 def _results_first(messages: Sequence[Message]) -> Iterator[Message]:
-    """Results come first in what is said between two answers: the API wants them there."""
-    for is_answer, group in groupby(messages, lambda said: isinstance(said, AssistantText)):
+    """Move tool results to the front of each user message, as the API requires."""
+    for is_answer, group in groupby(messages, lambda each: isinstance(each, AssistantText)):
         if is_answer:
             yield from group
         else:
-            yield from sorted(group, key=lambda said: not isinstance(said, ToolResult))
+            yield from sorted(group, key=lambda each: not isinstance(each, ToolResult))

@@ -1,4 +1,4 @@
-"""Answers on the wire of Anthropic's messages."""
+"""Decode streamed and whole responses of Anthropic's Messages API."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Message(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, gc=False):
-    """All kinds of events in one: an unknown kind is passed over, not an error."""
+    """Every event type in one struct. Unknown types are ignored."""
 
     type: str = ""
     index: int = 0
@@ -61,7 +61,7 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _WholeAnswer(msgspec.Struct):
-    """An answer in one piece."""
+    """A response that was not streamed."""
 
     content: list[dict[str, Any]]
     stop_reason: str | None = None
@@ -70,13 +70,13 @@ class _WholeAnswer(msgspec.Struct):
 
 
 class _Block:
-    """A content block as it began, and the pieces that came since."""
+    """A content block: its start event and the deltas received since."""
 
     __slots__ = ("call_index", "name", "pieces", "signature_pieces", "start")
 
     def __init__(self, start: dict[str, Any], call_index: int) -> None:
         self.start = start
-        self.call_index = call_index  # how many calls came before
+        self.call_index = call_index  # number of calls before this block
         self.name = str(start.get("name") or "")
         self.pieces: list[str] = []
         self.signature_pieces: list[str] = []
@@ -87,7 +87,7 @@ class _Block:
 
     @property
     def id(self) -> str:
-        """Of a call."""
+        """The id of a tool call."""
         return str(self.start.get("id") or "")
 
     @property
@@ -95,7 +95,7 @@ class _Block:
         return "".join(self.pieces)
 
     def encode(self) -> bytes:
-        """The block as it goes back; nothing of a text without text, which would be refused."""
+        """Encode the block for the next request; b"" for empty text, which the API rejects."""
         members = dict(self.start)
         match self.type:
             case "text":
@@ -113,7 +113,7 @@ class _Block:
 
 
 class AnthropicAnswerDecoder:
-    """What a stream of events has said so far; it is complete with `message_stop`."""
+    """Decodes one response, event by event, until `message_stop`."""
 
     def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
         self.ready: deque[ModelEvent] = deque()
@@ -123,16 +123,18 @@ class AnthropicAnswerDecoder:
         self._surrogates = SurrogateJoiner()
         self._decode = msgspec.json.Decoder(_Event).decode
         self._blocks: dict[int, _Block] = {}
-        self._call_ids: set[str] = set()  # of the calls
+        self._call_ids: set[str] = set()
         self._model = endpoint.model
         self._wire_finish = ""
         self._wire_usage: dict[str, Any] = {}
 
     @property
     def usage(self) -> Usage:
+        """The usage reported so far."""
         return anthropic_usage(self._wire_usage)
 
     def read_event(self, data: bytes) -> None:
+        """Decode one event of a stream."""
         try:
             event = self._decode(data)
         except (msgspec.DecodeError, RecursionError):
@@ -152,7 +154,7 @@ class AnthropicAnswerDecoder:
         elif kind == "message_stop":
             self._finish()
         elif kind == "error" or event.error:
-            raise self._errors.from_stream_error(event.error or "no reason given")
+            raise self._errors.from_stream_error(event.error or "the provider gave no reason")
 
     def _decode_repaired(self, data: bytes) -> _Event:
         try:
@@ -161,11 +163,12 @@ class AnthropicAnswerDecoder:
             raise self._errors.malformed(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
+        """Decode a response that was not streamed."""
         try:
             whole = msgspec.json.decode(body, type=_WholeAnswer)
         except (msgspec.DecodeError, RecursionError) as error:
-            self.read_event(body)  # an error, perhaps
-            raise self._errors.malformed("neither a stream nor an answer", body) from error
+            self.read_event(body)  # raises if the body is an error event
+            raise self._errors.malformed("it is neither a stream nor an answer", body) from error
         for index, block in enumerate(whole.content):
             self._start_block(index, block)
         self._model = whole.model or self._model
@@ -174,16 +177,17 @@ class AnthropicAnswerDecoder:
         self._finish()
 
     def end(self) -> None:
+        """Handle the end of the stream: without `message_stop` it was interrupted."""
         raise self._errors.interrupted()
 
     def _start_block(self, index: int, start: dict[str, Any]) -> None:
-        """A block begins: empty in a stream, whole in an answer that is none."""
+        """Start a block: empty in a stream, complete in a response that was not streamed."""
         block = self._blocks[index] = _Block(start, len(self._call_ids))
         match block.type:
             case "tool_use":
                 self._ensure_call_id(block)
-                given = start.get("input")
-                text = msgspec.json.encode(given).decode() if given else ""
+                arguments = start.get("input")
+                text = msgspec.json.encode(arguments).decode() if arguments else ""
                 block.pieces += [text] if text else []
                 self.ready.append(CallDelta(block.call_index, block.name, text, block.id))
             case "text":
@@ -203,7 +207,7 @@ class AnthropicAnswerDecoder:
     def _add_delta(self, index: int, delta: _ContentDelta | None) -> None:
         block = self._blocks.get(index)
         if block is None or delta is None:
-            raise self._errors.malformed("a piece of a block that has not begun")
+            raise self._errors.malformed("a delta refers to a content block that was not started")
         kind = delta.type
         if kind == "text_delta":
             self._add_text(block, delta.text)
@@ -226,7 +230,7 @@ class AnthropicAnswerDecoder:
             self.ready.append(ThinkingDelta(text))
 
     def _merge_usage(self, usage: dict[str, Any] | None) -> None:
-        """Later figures are totals and replace earlier ones; what they leave out stays."""
+        """Merge usage figures: later ones are totals and replace earlier ones."""
         for name, value in (usage or {}).items():
             if value is not None or name not in self._wire_usage:
                 self._wire_usage[name] = value
@@ -256,9 +260,9 @@ class AnthropicAnswerDecoder:
         )
 
     def _build_raw(self, blocks: list[_Block]) -> RawMessage | None:
-        """The blocks as they go back; none when thinking is the last: that would be refused."""
-        sent = [(block.type, encoded) for block in blocks if (encoded := block.encode())]
-        if not sent or "thinking" in sent[-1][0]:
+        """Encode the blocks for the next request; None if the last is thinking (rejected)."""
+        pairs = [(block.type, encoded) for block in blocks if (encoded := block.encode())]
+        if not pairs or "thinking" in pairs[-1][0]:
             return None
-        body = b"[" + b",".join(encoded for _, encoded in sent) + b"]"
+        body = b"[" + b",".join(encoded for _, encoded in pairs) + b"]"
         return RawMessage(self._endpoint.provider.name, body)

@@ -1,7 +1,7 @@
-"""What is known of a model without asking anyone: its window, its longest answer, its vocabulary.
+"""Offline facts about models: context window, output limit, vocabulary.
 
-A name is looked up as it stands, then in one common spelling, then in genai-prices, then by the
-longest beginning that the table knows; last comes a default. `source` says which of these it was.
+A name is looked up as given, then normalized, then in genai-prices, then by the longest known
+prefix; otherwise a default applies. `ModelFacts.source` records which of these matched.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dodona.models.catalogue.data import (
     UNKNOWN_FAMILY,
 )
 
-# A window taken too small costs an early summary; taken too large, the call fails. Most models
-# that nobody has heard of are small ones on somebody's own machine.
+# If the assumed window is too small, the conversation is summarized early; if it is too large, the
+# call fails. Most unknown models are small ones that run locally.
 DEFAULT_CONTEXT_SIZE: Final = 32_768
-# Names come in from clients, and genai-prices remembers each one it was asked for.
+# Clients choose the names, and genai-prices caches every name it looks up.
 MAX_NAME_CHARS: Final = 200
 
-# What providers hang on a name to choose a variant of the same model; `:70b` is not one of them.
+# Suffixes with which providers select a variant of the same model; `:70b` is not one of them.
 _VARIANTS = frozenset(
     {"batch", "beta", "cloud", "exacto", "extended", "floor"}
     | {"free", "latest", "nitro", "online", "thinking"}
@@ -37,11 +37,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model as far as it is known. `max_output` is None when nobody says.
+    """Facts about one model. `max_output` is None if it is unknown.
 
-    The window is what the model can take; a local server may have been started with less.
-    `token_factor` is the expected number of the model's own tokens per token of `vocabulary`;
-    `has_own_vocabulary` says that they are the same.
+    `context_size` is the model's maximum; a local server may run with less.
+    `token_factor` is the expected number of the model's tokens per token of `vocabulary`.
     """
 
     name: str
@@ -55,12 +54,13 @@ class ModelFacts:
 
     @property
     def has_own_vocabulary(self) -> bool:
+        """Whether `vocabulary` is the model's own, rather than an approximation."""
         return self.token_factor == 1.0
 
 
 @lru_cache(maxsize=512)
 def model_facts(model: str) -> ModelFacts:
-    """What is known of a model under any of its names; never fails."""
+    """Return the facts about a model, by any of its names. Never fails."""
     name = normalize_name(model)
     size, source = _context_size(model, name)
     family = _longest_prefix_match(_FAMILIES, name)
@@ -79,7 +79,7 @@ def model_facts(model: str) -> ModelFacts:
 
 
 def normalize_name(model: str) -> str:
-    """The one spelling of a name: no vendor, no variant, no date; words parted by hyphens.
+    """Normalize a model name: no vendor, variant or date; words separated by hyphens.
 
     `anthropic/claude-sonnet-4.5:thinking` and `claude-sonnet-4-5-20250929` become
     `claude-sonnet-4-5`; `llama3.3:70b` becomes `llama-3-3-70b`.
@@ -98,31 +98,31 @@ def _context_size(model: str, name: str) -> tuple[int, str]:
         return _CONTEXT_SIZES[name], "table"
     if size := _published_context_size(model):
         return size, "genai-prices"
-    if found := _longest_prefix_match(_CONTEXT_SIZES, name):
-        return found[1], f"table: {found[0]}"
+    if match := _longest_prefix_match(_CONTEXT_SIZES, name):
+        return match[1], f"table: {match[0]}"
     return DEFAULT_CONTEXT_SIZE, "default"
 
 
 def _published_context_size(model: str) -> int | None:
-    """The window that genai-prices has for a model, from the data it was installed with."""
+    """Return the context window from the data that genai-prices ships; None if unknown."""
     if len(model) > MAX_NAME_CHARS:
         return None
-    # Importing it takes a third of a second, and most names are answered before.
+    # The import takes a third of a second, and most lookups never get here.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     snapshot = get_snapshot()
     for reference, provider in _name_candidates(model):
         try:
-            _, found = snapshot.find_provider_model(reference, None, provider, None)
+            _, entry = snapshot.find_provider_model(reference, None, provider, None)
         except LookupError:
             continue
-        if found.context_window:
-            return found.context_window
+        if entry.context_window:
+            return entry.context_window
     return None
 
 
 def _name_candidates(model: str) -> Iterator[tuple[str, str | None]]:
-    """The names genai-prices may know a model by, each with the provider to look at."""
+    """Yield names under which genai-prices may list a model, each with its provider."""
     plain = model.removeprefix("models/").removesuffix(":thinking")
     if "/" in plain:
         yield plain, "openrouter"
@@ -130,15 +130,15 @@ def _name_candidates(model: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _longest_prefix_match(table: Mapping[str, T], name: str) -> tuple[str, T] | None:
-    """The entry for the longest beginning of a name, in whole words, and that beginning."""
+    """Return the longest prefix of a name, in whole words, that is in the table, and its entry."""
     words = name.split("-")
     for length in range(len(words), 0, -1):
-        start = "-".join(words[:length])
-        if start in table:
-            return start, table[start]
+        prefix = "-".join(words[:length])
+        if prefix in table:
+            return prefix, table[prefix]
     return None
 
 
 _CONTEXT_SIZES = {normalize_name(name): size for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()}
 _FAMILIES = {normalize_name(name): family for name, family in FAMILIES.items()}
-_MAX_OUTPUTS = {normalize_name(name): most for name, most in MAX_OUTPUTS.items()}
+_MAX_OUTPUTS = {normalize_name(name): limit for name, limit in MAX_OUTPUTS.items()}

@@ -1,7 +1,7 @@
-"""The table behind the catalogue: windows of single models, traits of whole families.
+"""The data of the catalogue: context windows of models, and traits of model families.
 
-Names are written as their makers write them; the catalogue compares them in one spelling. A figure
-is here because the maker publishes it or a seed demands it; genai-prices knows many more windows.
+Names are spelled as their vendors spell them; the catalogue normalizes them. A figure is listed
+if the vendor publishes it or a seed document requires it; genai-prices has many more windows.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """What models whose names begin alike have in common.
+    """Traits of all models whose names share a prefix.
 
-    `vocabulary` is a splintr name. `factor` is what to expect of the wire for each token counted
-    with it: 1 when the vocabulary is the model's own, more when it stands in for a secret one.
+    `vocabulary` is a splintr name. `factor` is the expected number of billed tokens per token
+    counted with it: 1 if it is the model's own vocabulary, more if that one is not public.
     """
 
     vocabulary: str
@@ -24,9 +24,9 @@ class ModelFamily:
     can_call_tools: bool = True
 
 
-# Claude's vocabulary is not public. Published comparisons put it 15–30 % above o200k, prose below
-# code; from Opus 4.7 on the maker says about 30 % more than that. Learning starts here, high
-# enough that a first reservation is too large sooner than too small.
+# Claude's vocabulary is not public. Published comparisons count 15–30 % more tokens than o200k,
+# less for prose than for code; for Opus 4.7 and later, Anthropic states about 30 % more again. The
+# factors are learned from here, so they start high: a first reservation should not be too small.
 CLAUDE_FACTOR: Final = 1.25
 NEW_CLAUDE_FACTOR: Final = 1.6
 STAND_IN_FACTOR: Final = 1.2
@@ -40,7 +40,7 @@ _GPT_3 = ModelFamily("cl100k_base")
 _GPT_4O = ModelFamily("o200k_base")
 _OPENAI_THINKS = ModelFamily("o200k_base", can_think=True)
 _OPENAI_TOOLLESS = ModelFamily("o200k_base", can_think=True, can_call_tools=False)
-# Gemma's vocabulary is Gemini's; gemma4 counts as gemma3 does, at fifty times its speed.
+# Gemma and Gemini share a vocabulary; gemma4 counts the same as gemma3, fifty times faster.
 _GEMINI = ModelFamily("gemma4", can_think=True)
 _NEW_GEMINI = ModelFamily("gemma4", STAND_IN_FACTOR, can_think=True)
 _GEMINI_2_0 = ModelFamily("gemma4")
@@ -271,7 +271,7 @@ DEFAULT_MODEL_CONTEXT_SIZES: Final[dict[str, int]] = {
     "nova-lite": 300_000,
     "nova-pro": 300_000,
     "smollm2": 8_192,
-    # Whole families: no newer member has had less.
+    # Whole families: no newer member has a smaller window.
     "claude": 200_000,
     "gpt": 128_000,
     "gemini": 131_072,
@@ -281,7 +281,7 @@ DEFAULT_MODEL_CONTEXT_SIZES: Final[dict[str, int]] = {
     "kimi": 131_072,
     "glm": 131_072,
 }
-"""Context windows in tokens, input and output together. The first eight are seed 002's."""
+"""Context windows in tokens, input and output together. The first eight are from seed 002."""
 
 MAX_OUTPUTS: Final[dict[str, int]] = {
     "claude": 128_000,
@@ -323,4 +323,4 @@ MAX_OUTPUTS: Final[dict[str, int]] = {
     "deepseek-chat": 8_192,
     "deepseek-reasoner": 32_768,
 }
-"""The most tokens one answer may have, by the beginning of the name."""
+"""Maximum output tokens per answer, by prefix of the model name."""

@@ -1,18 +1,18 @@
-"""What calls cost, in US dollars.
+"""The cost of model calls, in US dollars.
 
-A cost is a `Decimal`: budgets add up many small sums and compare them with a ceiling, and both
-databases must come to the same one. `None` means that nobody knows, which is not zero.
+Costs are `Decimal`: budgets add many small amounts and compare them with a limit, and both
+databases must compute the same total. `None` means unknown, which is not zero.
 
-The first of these that answers is taken:
+The first source that has a price wins:
 
-    1. the wire          a provider that says what it charged
-    2. the operator      prices from the configuration
-    3. nobody bills      ollama, extractive and scripted run on the operator's own machine
-    4. genai-prices      the list it was installed with; it is never brought up to date by network
+    1. response          some providers report what they charged
+    2. configuration     prices set by the operator
+    3. local providers   ollama, extractive and scripted run on this machine and cost nothing
+    4. genai-prices      the price list shipped with the package; never updated over the network
 
-An OpenAI-compatible server is not free because it listens on loopback: it may pass calls on to one
-that bills. Its price is unknown until the operator gives one (0, if that is so). The same holds
-for the models that Ollama runs in its maker's cloud.
+An OpenAI-compatible server on loopback is not assumed to be free: it may forward calls to a paid
+provider. Its price is unknown until the operator sets one (possibly 0). The same applies to models
+that Ollama runs in its own cloud.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dodona.models.catalogue.catalogue import MAX_NAME_CHARS
 _MILLION: Final = Decimal(1_000_000)
 _ZERO: Final = Decimal(0)
 _UNBILLED: Final = frozenset({"ollama", "extractive", "scripted"})
-# Our providers by the names of genai-prices; one that is not here has no published price.
+# Names of our providers in genai-prices. A provider that is not listed has no published price.
 _PRICE_LIST_PROVIDERS: Final = {
     "anthropic": "anthropic",
     "openai": "openai",
@@ -43,7 +43,7 @@ _PRICE_LIST_PROVIDERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens. Cached tokens cost what others do unless stated."""
+    """US dollars per million tokens. Cached tokens cost the same unless set separately."""
 
     input: Decimal
     output: Decimal
@@ -60,6 +60,7 @@ class Price:
                 )
 
     def cost(self, usage: Usage) -> Decimal:
+        """Return the cost of this usage."""
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
@@ -73,27 +74,27 @@ class Price:
 
 
 class Prices:
-    """Costs of calls made, and the most that calls to be made can cost.
+    """Computes the cost of a finished call, and the maximum cost of a planned one.
 
-    `configured` is keyed by `provider/model` or by the model alone, as requests name them.
+    `configured` is keyed by `provider/model` or by the model name alone.
     """
 
     def __init__(self, configured: Mapping[str, Price] | None = None) -> None:
         self._configured = dict(configured or {})
 
     def cost(self, usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None:
-        """What a call cost that was made at a time: some prices depend on the hour."""
-        told = usage.cost_usd
-        if told is not None and math.isfinite(told) and told >= 0:
-            return Decimal(str(told))
+        """Return the cost of a call made `at` this time; some prices depend on the hour."""
+        reported = usage.cost_usd
+        if reported is not None and math.isfinite(reported) and reported >= 0:
+            return Decimal(str(reported))
         return self._highest_cost([_normalize_usage(usage)], provider=provider, model=model, at=at)
 
     def max_cost(
         self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
     ) -> Decimal | None:
-        """The most a call can cost: nothing read from a cache, all of it written to one if dearer.
+        """Return the maximum cost of a call: no cache hits, and cache writes if they cost more.
 
-        Searches and other extras that a provider bills beside tokens are not in it.
+        Extras that a provider bills in addition to tokens, such as searches, are not included.
         """
         plain = Usage(input_tokens=max(0, input_tokens), output_tokens=max(0, max_output_tokens))
         variants = [
@@ -106,7 +107,7 @@ class Prices:
     def _highest_cost(
         self, variants: Sequence[Usage], *, provider: str, model: str, at: datetime
     ) -> Decimal | None:
-        """The highest cost of some variants, by the first source that has a price."""
+        """Return the highest cost of these variants, from the first source with a price."""
         configured = self._configured.get(f"{provider}/{model}") or self._configured.get(model)
         if configured:
             return max(configured.cost(usage) for usage in variants)
@@ -115,8 +116,8 @@ class Prices:
         costs = [
             _list_price_cost(usage, provider=provider, model=model, at=at) for usage in variants
         ]
-        known = [cost for cost in costs if cost is not None]
-        return max(known) if known else None
+        listed = [cost for cost in costs if cost is not None]
+        return max(listed) if listed else None
 
 
 def _is_unbilled(provider: str, model: str) -> bool:
@@ -126,7 +127,7 @@ def _is_unbilled(provider: str, model: str) -> bool:
 
 
 def _normalize_usage(usage: Usage) -> Usage:
-    """The same usage where parts do not exceed their whole, whatever a wire says."""
+    """Return the usage with no part larger than its total, even if the provider reports so."""
     read, write = max(0, usage.cache_read_tokens), max(0, usage.cache_write_tokens)
     output = max(0, usage.output_tokens)
     return Usage(
@@ -139,10 +140,10 @@ def _normalize_usage(usage: Usage) -> Usage:
 
 
 def _list_price_cost(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None:
-    """The cost by the price list of genai-prices, or None if the model is not on it."""
+    """Return the cost by the price list of genai-prices; None if the model is not listed."""
     if provider not in _PRICE_LIST_PROVIDERS or len(model) > MAX_NAME_CHARS:
         return None
-    # Importing it takes a third of a second; who only runs local models never pays that.
+    # The import takes a third of a second, which local models do not need.
     from genai_prices import Usage as ListedUsage  # noqa: PLC0415
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
@@ -155,24 +156,24 @@ def _list_price_cost(usage: Usage, *, provider: str, model: str, at: datetime) -
     )
     for reference in _name_candidates(provider, model):
         try:
-            found = get_snapshot().calc(
+            result = get_snapshot().calc(
                 listed, reference, _PRICE_LIST_PROVIDERS[provider], None, at
             )
         except LookupError:
             continue
-        # An entry without prices is a model somebody knows of, not one that is free.
-        price = found.model_price
+        # An entry without prices means that the price is unknown, not that the model is free.
+        price = result.model_price
         is_priced = price.input_mtok is not None and price.output_mtok is not None
-        return found.total_price if is_priced else None
+        return result.total_price if is_priced else None
     return None
 
 
 def _name_candidates(provider: str, model: str) -> Iterator[str]:
-    """The names a price list may have for a model: `:thinking` and `models/` change no price."""
+    """Yield names to look up; `:thinking` and `models/` do not change the price."""
     yield model
     plain = model.removeprefix("models/").removesuffix(":thinking")
     if plain != model:
         yield plain
-    # Elsewhere a vendor in front of the name is habit; at OpenRouter it is part of the name.
+    # At OpenRouter the vendor prefix is part of the name; elsewhere it is optional.
     if provider != "openrouter" and "/" in plain:
         yield plain.rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""The answer of a model that is none: quotes, where they are from, and what it cannot do.
+"""Format the answer of the extractive model: a notice, quotes, and their sources.
 
-Whatever tools returned is quoted text and nothing else. It may be written to deceive, so it cannot
-leave its block quote, name another source than its own, load an image or drive a terminal.
+Tool results are untrusted text. A quote cannot break out of its block quote, fake another source,
+load an image or send control sequences to a terminal.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ MAX_QUOTED_CHARS: Final = 1_500
 MAX_NAME_CHARS: Final = 120
 
 NO_MODEL_NOTICE: Final = (
-    "No language model is configured: this answer only quotes what the tools returned. "
-    "To get one, set a key such as ANTHROPIC_API_KEY or start Ollama; `dodona status` says more."
+    "No language model is configured, so this answer only quotes tool results. To configure one, "
+    "set an API key such as ANTHROPIC_API_KEY or start Ollama; `dodona status` shows details."
 )
 NO_USABLE_TOOLS: Final = (
-    "It can only quote from tools, and none of those offered here can be asked this question."
+    "Only tool results can be quoted, and none of the available tools can search for this question."
 )
-NO_TERMS: Final = "The question has no words to search for. Name what you are looking for."
+NO_TERMS: Final = "The question contains no search terms. Name what you are looking for."
 
-# Control characters (tab and line ends aside), those that turn the direction of text around, and
-# halves of surrogate pairs.
+# Control characters except tab and line breaks, bidirectional overrides, and lone surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-# A tag or comment; `a < b` stays as it is.
+# The start of a tag or comment; `a < b` does not match.
 _HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
@@ -41,11 +40,11 @@ def format_answer(
     search_summary: str,
     failed_results: Sequence[ToolResult],
 ) -> str:
-    """The notice, the best quotes with their sources, and what failed."""
+    """Format the notice, the best quotes with their sources, and failed tool calls."""
     quotes = list(_format_quotes(ranked))
     parts = [NO_MODEL_NOTICE, *quotes]
     if not quotes:
-        parts.append(f"Nothing that fits the question was found. {search_summary}".strip())
+        parts.append(f"Nothing relevant to the question was found. {search_summary}".strip())
     parts += [
         f"{_code_span(result.name)} failed: {_code_span(result.text)}" for result in failed_results
     ]
@@ -53,45 +52,45 @@ def format_answer(
 
 
 def _format_quotes(ranked: Sequence[tuple[float, Passage]]) -> Iterator[str]:
-    """The best passages that say something new, within the limits; at least the first."""
-    taken: list[str] = []
-    room = MAX_QUOTED_CHARS
+    """Yield the best passages without repetitions, within the limits; at least the first."""
+    quoted: list[str] = []
+    remaining = MAX_QUOTED_CHARS
     for score, passage in ranked:
-        if score <= 0 or len(taken) == MAX_QUOTES:
+        if score <= 0 or len(quoted) == MAX_QUOTES:
             return
         text = strip_unprintable(passage.text).strip("\n")
-        same = " ".join(text.split())
-        if not same or any(same in other or other in same for other in taken):
+        normalized = " ".join(text.split())
+        if not normalized or any(normalized in each or each in normalized for each in quoted):
             continue
-        if taken and len(text) > room:
+        if quoted and len(text) > remaining:
             continue
-        taken.append(same)
-        room -= len(text)
+        quoted.append(normalized)
+        remaining -= len(text)
         yield f"{format_block_quote(text)}\n\n— {format_citation(passage)}"
 
 
 def format_block_quote(text: str) -> str:
-    """Text that stays inside its quote whatever Markdown it holds."""
-    inert = _HTML_TAG.sub("&lt;", text).replace("![", "!\\[")
-    return "\n".join(f"> {line}".rstrip() for line in inert.splitlines())
+    """Format text as a block quote that no Markdown inside it can end."""
+    escaped = _HTML_TAG.sub("&lt;", text).replace("![", "!\\[")
+    return "\n".join(f"> {line}".rstrip() for line in escaped.splitlines())
 
 
 def format_citation(passage: Passage) -> str:
-    """Where a passage is from: the tool, the path and the lines, as far as they are known."""
-    place = _code_span(passage.tool)
+    """Format the source of a passage: the tool and, if known, the path and the lines."""
+    source = _code_span(passage.tool)
     if passage.path:
-        place += f" · {_code_span(passage.path)}"
+        source += f" · {_code_span(passage.path)}"
     if passage.first_line and passage.last_line > passage.first_line:
-        return f"{place}, lines {passage.first_line}–{passage.last_line}"
-    return f"{place}, line {passage.first_line}" if passage.first_line else place
+        return f"{source}, lines {passage.first_line}–{passage.last_line}"
+    return f"{source}, line {passage.first_line}" if passage.first_line else source
 
 
 def strip_unprintable(text: str) -> str:
-    """Text without the characters that terminals and renderers take for orders."""
+    """Remove characters that terminals and renderers interpret as commands."""
     return _UNPRINTABLE.sub("", text)
 
 
 def _code_span(name: str) -> str:
-    """A name from outside as a code span in one line."""
+    """Format an untrusted name as a code span on one line."""
     line = " ".join(strip_unprintable(name[: 4 * MAX_NAME_CHARS]).replace("`", "'").split())
     return f"`{line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1] + '…'}`"

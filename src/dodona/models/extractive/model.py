@@ -1,14 +1,15 @@
-"""The model for those who have none: it searches, reads and quotes, and invents nothing.
+"""The default without a language model: it searches, reads and quotes, and generates no text.
 
-    turn 1   read a file that the question names, else search with the question's terms
-    turn 2   read the best files that the searches named
+    turn 1   read a file that the question names; otherwise search with the terms of the question
+    turn 2   read the best files that the searches returned
     answer   the best passages with their sources
 
-It looks at the last question and what its tools returned since; the question before that only
-lends terms. What tools return decides which files are read and is quoted; nothing in it is obeyed.
-Of each result only the first 32 KB are looked at. The same request gives the same events.
+It considers the last question and the tool results since then; the question before that only
+contributes search terms. Tool results determine which files are read and are quoted, but never
+followed as instructions. Only the first 32 KB of each result are used. The same request always
+produces the same events.
 
-Tokens are counted as one per four characters, rounded up.
+Tokens are estimated as one per four characters, rounded up.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from dodona.models.extractive.answer import (
 )
 from dodona.models.extractive.plan import Inquiry, build_inquiry
 
-PROVIDER_NAME: Final = "extractive"  # of the provider and of its one model
+PROVIDER_NAME: Final = "extractive"  # also the name of its only model
 CHARACTERS_PER_TOKEN: Final = 4
 
 
 class ExtractiveModel:
-    """A `Model` without a language model."""
+    """A `Model` that quotes tool results instead of generating text."""
 
     @property
     def provider(self) -> str:
@@ -55,12 +56,13 @@ class ExtractiveModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ExtractiveStream]:
+        """Answer a request with tool calls or with quotes."""
         _reject_unsupported(request)
         yield ExtractiveStream(_answer_request(request))
 
 
 class ExtractiveStream:
-    """An answer that was whole before its first event."""
+    """The events of an answer that is complete before the first event."""
 
     def __init__(self, done: Done) -> None:
         self._done = done
@@ -81,7 +83,7 @@ class ExtractiveStream:
 
 
 def _events(done: Done) -> Iterator[ModelEvent]:
-    """Text in its paragraphs, a delta for each call, then the whole."""
+    """Yield the text by paragraph, one delta for each call, then `Done`."""
     text, end = done.message.text, 0
     while end < len(text):
         start, end = end, text.find("\n\n", end) + 2
@@ -96,9 +98,9 @@ def _reject_unsupported(request: ModelRequest) -> None:
     choice, format_ = request.tool_choice, request.response_format
     forced = choice is not None and choice.is_forced
     if forced or format_ is not None:
-        what = "call a tool because it must" if forced else "write in a response_format"
+        feature = "tool_choice" if forced else "response_format"
         raise ProviderError(
-            f"no language model is configured, and what answers instead cannot {what}.",
+            f"{feature} needs a language model, and none is configured.",
             kind=ProviderErrorKind.REJECTED,
             provider=PROVIDER_NAME,
             hint="Set a provider and a model under [agent].",
@@ -106,20 +108,20 @@ def _reject_unsupported(request: ModelRequest) -> None:
 
 
 def _answer_request(request: ModelRequest) -> Done:
-    stands = build_inquiry(request.messages, request.tools)
-    most = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
+    inquiry = build_inquiry(request.messages, request.tools)
+    max_chars = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
     may_call = request.tool_choice is None or request.tool_choice.mode != "none"
-    calls = _plan_calls(stands, request.messages) if may_call else ()
-    if calls and _fits("".join(call.name + call.arguments for call in calls), most):
+    calls = _plan_calls(inquiry, request.messages) if may_call else ()
+    if calls and _fits("".join(call.name + call.arguments for call in calls), max_chars):
         return _build_done(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
-    text = _cut_at_stop(_answer_text(stands), request.stop)
-    if _fits(text, most):
+    text = _cut_at_stop(_answer_text(inquiry), request.stop)
+    if _fits(text, max_chars):
         return _build_done(FinishReason.STOP, AssistantText(text), request)
-    return _build_done(FinishReason.LENGTH, AssistantText(text[:most]), request)
+    return _build_done(FinishReason.LENGTH, AssistantText(text[:max_chars]), request)
 
 
 def _cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    ends = [found for stop in stops if stop and (found := text.find(stop)) >= 0]
+    ends = [start for stop in stops if stop and (start := text.find(stop)) >= 0]
     return text[: min(ends)] if ends else text
 
 
@@ -131,7 +133,7 @@ def _plan_calls(inquiry: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall
     calls: list[ToolCall] = []
     for name, arguments in inquiry.next_calls():
         text = json.dumps(arguments, ensure_ascii=False)
-        # Unlike in any earlier turn of the conversation, and the same each time this one is asked.
+        # Unique within the conversation, and the same whenever this request is repeated.
         seed = f"{len(messages)}\0{name}\0{text}".encode("utf-8", "replace")
         calls.append(ToolCall(f"call_{hashlib.sha256(seed).hexdigest()[:24]}", name, text))
     return tuple(calls)
@@ -149,14 +151,14 @@ def _answer_text(inquiry: Inquiry) -> str:
 
 
 def _build_done(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
-    said = message.text + "".join(call.name + call.arguments for call in message.calls)
-    heard = sum(len(message.text) for message in request.messages)
+    output = message.text + "".join(call.name + call.arguments for call in message.calls)
+    input_chars = sum(len(message.text) for message in request.messages)
     return Done(
         finish=finish,
         message=message,
         usage=Usage(
-            input_tokens=_estimate_tokens(heard),
-            output_tokens=_estimate_tokens(len(said)),
+            input_tokens=_estimate_tokens(input_chars),
+            output_tokens=_estimate_tokens(len(output)),
             cost_usd=0.0,
         ),
         provider=PROVIDER_NAME,

@@ -1,7 +1,7 @@
-"""What a question is about, without a language model: its words that carry meaning.
+"""Extract the search terms of a question without a language model.
 
-Quoted phrases, identifiers and paths are kept whole. Words that carry none are dropped for English
-and German; in other languages all of them count, and rarity in the results tells them apart.
+Quoted phrases, identifiers and paths stay whole. English and German stop words are dropped; in
+other languages every word counts, and the ranking favours words that are rare in the results.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STOP_WORDS: Final = frozenset(
     """,
     )
 )
-# Words that point back to something said before.
+# Words that refer back to the previous question.
 _BACK_REFERENCES: Final = frozenset(
     re.findall(
         r"\w+",
@@ -55,7 +55,7 @@ _BACK_REFERENCES: Final = frozenset(
     """,
     )
 )
-# Words that say what is asked, not about what: they count only where nothing else does.
+# Words that frame the question rather than name its subject; used only if nothing else is left.
 _QUESTION_FRAME: Final = re.compile(
     r"\bwhere\b.*?\b(defined|declared|implemented)\b|\bhow\b.*?\b(works?)\b"
     r"|\bwo\b.*?\b(definiert|deklariert|implementiert)\b|\bwie\b.*?\b(funktionier(?:t|en))\b",
@@ -76,10 +76,10 @@ _SEARCH_SCOPE: Final = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE_END: Final = re.compile(r"[,;:.?!]\s|\b(?:and|or|but|und|oder|aber)\b", re.IGNORECASE)
-MIN_CLAUSE_WORDS: Final = 3  # words of a clause that can name what a later one points to
+MIN_CLAUSE_WORDS: Final = 3  # a shorter clause cannot be the antecedent of a later pronoun
 
 _SUFFIXES: Final = ("ation", "ency", "ence", "ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
-# Scripts that put no spaces between words: Thai, kana, Han, Hangul.
+# Scripts without spaces between words: Thai, kana, Han, Hangul.
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 _QUOTED = re.compile(
@@ -96,9 +96,10 @@ _WORD = re.compile(r"\w+(?:[-.'’:]+\w+)*")
 
 @dataclass(frozen=True, slots=True)
 class QueryTerms:
-    """What to look for, most telling first, and the files and identifiers that it names.
+    """The search terms of a question, most specific first, and the files and names in it.
 
-    `asks_definition`: it is asked where these are defined. `asks_usage`: it is asked where they are used.
+    `asks_definition`: the question asks where the names are defined. `asks_usage`: it asks where
+    they are used.
     """
 
     terms: tuple[str, ...]
@@ -109,17 +110,20 @@ class QueryTerms:
 
     @property
     def query(self) -> str:
-        """The terms as a search tool takes them: phrases in quotes."""
+        """The terms as a query for a search tool, with phrases in quotes."""
         return " ".join(f'"{term}"' if " " in term else term for term in self.terms)
 
     @property
     def identifiers(self) -> tuple[str, ...]:
-        """The names that only a program has: who types one means it, whatever else was asked."""
+        """The names that are program identifiers: a match for one is always relevant."""
         return tuple(filter(_is_identifier, self.names))
 
 
 def extract_terms(question: str, previous_question: str = "") -> QueryTerms:
-    """The terms of a question; a short one that points back takes some from the one before it."""
+    """Extract the terms of a question.
+
+    A short question that refers back also takes terms from the previous one.
+    """
     own = _extract_own_terms(question)
     if previous_question and (not own.terms or _refers_back(question[:MAX_QUESTION_CHARS], own)):
         earlier = _extract_own_terms(previous_question)
@@ -130,48 +134,48 @@ def extract_terms(question: str, previous_question: str = "") -> QueryTerms:
 
 
 def _refers_back(question: str, own: QueryTerms) -> bool:
-    """Does it speak of what was said before it? Not of what it has named itself, a clause ago."""
+    """Return whether a pronoun refers to the previous question, not to an earlier clause."""
     if len(own.terms) > MAX_BORROWED_TERMS:
         return False
-    known = {term.casefold() for term in own.terms}
+    own_terms = {term.casefold() for term in own.terms}
     for clause in _CLAUSE_END.split(question):
         words = [word.casefold() for word in _WORD.findall(clause)]
         if not _BACK_REFERENCES.isdisjoint(words):
             return True
-        if len(words) >= MIN_CLAUSE_WORDS and not known.isdisjoint(words):
+        if len(words) >= MIN_CLAUSE_WORDS and not own_terms.isdisjoint(words):
             return False
     return False
 
 
 def _extract_own_terms(question: str) -> QueryTerms:
-    # Without halves of surrogate pairs, which no tool could be sent.
+    # Drop lone surrogates, which cannot be sent to a tool.
     text = question[:MAX_QUESTION_CHARS].encode("utf-8", "ignore").decode()
     text = unicodedata.normalize("NFC", text)
-    phrases = ["".join(found.groups(default="")).strip() for found in _QUOTED.finditer(text)]
-    paths = [found.group() for found in _FILE_NAME.finditer(text)]
+    phrases = ["".join(match.groups(default="")).strip() for match in _QUOTED.finditer(text)]
+    paths = [match.group() for match in _FILE_NAME.finditer(text)]
     rest = _FILE_NAME.sub(" ", _QUOTED.sub(" ", text))
-    asked, uses = _QUESTION_FRAME.search(rest), _USAGE_QUESTION.search(rest)
-    words = _meaningful_words(_strip_frame(rest, asked or uses))
+    frame, usage = _QUESTION_FRAME.search(rest), _USAGE_QUESTION.search(rest)
+    words = _meaningful_words(_strip_frame(rest, frame or usage))
     if not (phrases or paths or words):
         words = _meaningful_words(rest)
-    # A stable sort: names that only people who write programs would type tell most.
+    # A stable sort: program identifiers are the most specific terms.
     words.sort(key=lambda word: not _is_identifier(word))
     terms = [term for term in (*phrases, *paths, *words) if term]
-    asks_where = asked is not None and bool(asked[1] or asked[3])
+    asks_definition = frame is not None and bool(frame[1] or frame[3])
     likely = _likely_names(words, rest)
-    if asks_where and asked:
-        sought = set(_WORD.findall(asked.group()))
-        likely = [word for word in words if word in sought or word in likely]
+    if asks_definition and frame:
+        frame_words = set(_WORD.findall(frame.group()))
+        likely = [word for word in words if word in frame_words or word in likely]
     names = [name for name in (*phrases, *likely) if _IDENTIFIER.fullmatch(name)]
     paths = list(dict.fromkeys(paths))
-    asks_uses = uses is not None and asked is None
+    asks_usage = usage is not None and frame is None
     return QueryTerms(
-        _unique_terms(terms), tuple(paths), _unique_terms(names), asks_where, asks_uses
+        _unique_terms(terms), tuple(paths), _unique_terms(names), asks_definition, asks_usage
     )
 
 
 def _strip_frame(text: str, frame: re.Match[str] | None) -> str:
-    """A question without what only says what is asked, and where that is to be looked for."""
+    """Remove the words that frame the question or name the place to search."""
     if frame is not None:
         start, end = frame.span(frame.lastindex or 0)
         text = f"{text[:start]} {text[end:]}"
@@ -183,9 +187,9 @@ def _meaningful_words(text: str) -> list[str]:
 
 
 def _likely_names(words: Sequence[str], text: str) -> list[str]:
-    """What may be defined in code: identifiers, and words with a capital that they need not have.
+    """Return words that may be names in code: identifiers and capitalized words.
 
-    The first word of a question has one anyway; it is a name only if there is no other word.
+    The first word of a question is always capitalized, so it counts only if it is the only word.
     """
     start = _WORD.search(text)
     opening = start.group() if start and len(words) > 1 else ""
@@ -213,25 +217,26 @@ def _unique_terms(terms: Sequence[str]) -> tuple[str, ...]:
 
 
 def term_patterns(terms: Sequence[str]) -> Iterator[str]:
-    """Regular expressions that find the terms in casefolded text, inflected a little.
+    """Yield regular expressions that match the terms, with inflections, in casefolded text.
 
-    Text without spaces is looked for by pairs of characters: there are no words to compare.
+    Scripts without spaces are matched by pairs of characters, because they have no word breaks.
     """
     for term in terms:
         folded = term.casefold()
         if " " in folded:
             yield r"\s+".join(map(re.escape, folded.split()))
         elif _UNSPACED.search(folded):
-            yield from (re.escape(folded[at : at + 2]) for at in range(max(1, len(folded) - 1)))
+            starts = range(max(1, len(folded) - 1))
+            yield from (re.escape(folded[start : start + 2]) for start in starts)
         else:
             stem = _stem(folded)
-            tail = 3 if len(stem) < 5 else 5  # a short beginning is shared by too many words
+            tail = 3 if len(stem) < 5 else 5  # too many words share a short stem
             yield rf"(?<!\w){re.escape(stem)}\w{{0,{tail}}}(?!\w)"
 
 
 def _stem(word: str) -> str:
-    for ending in _SUFFIXES:
-        shortest = 4 if len(ending) < 4 else 5
-        if word.endswith(ending) and len(word) - len(ending) >= shortest and word.isalpha():
-            return word.removesuffix(ending)
+    for suffix in _SUFFIXES:
+        min_length = 4 if len(suffix) < 4 else 5
+        if word.endswith(suffix) and len(word) - len(suffix) >= min_length and word.isalpha():
+            return word.removesuffix(suffix)
     return word

@@ -1,4 +1,4 @@
-"""Requests on the wire of OpenAI's chat completions, as many providers speak it."""
+"""Encode requests for OpenAI's chat completions API and compatible servers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from dodona.models.errors import ProviderErrorFactory
 from dodona.models.openai.response import OpenAiAnswerDecoder, encode_call
 from dodona.models.provider import ModelEndpoint
 
-# OpenAI's own: these take no temperature …
+# OpenAI models that accept no temperature.
 _REASONING_MODELS = re.compile(r"(o\d|gpt-([5-9]|\d\d))")
-# … and these take tools on this wire only when told not to reason; they reason untold.
+# OpenAI models that accept tools on this API only with reasoning turned off; it is on by default.
 _TOOLS_OR_REASONING_MODELS = re.compile(r"gpt-(5\.[2-9]|[6-9]|\d\d)(?!.*chat)")
 
 
 class OpenAiWire:
-    """Writes requests whose beginning stays the same, byte for byte, while a run goes on."""
+    """Encodes requests so that their prefix stays byte-identical during a run, for caching."""
 
     def __init__(self, endpoint: ModelEndpoint) -> None:
         provider = endpoint.provider
@@ -58,16 +58,18 @@ class OpenAiWire:
         self._endpoint = endpoint
         self._provider = provider
         self._redact = endpoint.redactor.redact
-        # A marker sits on a part of a message, so all messages have parts.
+        # A cache marker belongs to a content part, so every message is encoded in parts.
         self._uses_cache_markers = provider.cache == "markers" and endpoint.model.startswith(
             "anthropic/"
         )
-        self._encoding_key = ""  # under which messages keep their encoding, since the last secret
+        self._encoding_key = ""  # cache key of encoded messages; changes with each new secret
 
     def new_decoder(self) -> OpenAiAnswerDecoder:
+        """Return a decoder for one response."""
         return OpenAiAnswerDecoder(self._endpoint, self.errors)
 
     def encode_request(self, request: ModelRequest) -> bytes:
+        """Return the JSON body of a request."""
         self._encoding_key = encoding_key(self._endpoint) + (
             "/parts" if self._uses_cache_markers else ""
         )
@@ -94,19 +96,19 @@ class OpenAiWire:
             yield b'"temperature":' + msgspec.json.encode(request.temperature)
         if self._provider.cache == "key" and request.cache_key:
             yield b'"prompt_cache_key":' + json_text(self._redact(request.cache_key)[:64])
-        asked = self._provider.thinking_on if thinking else self._provider.thinking_off
+        reasoning = self._provider.thinking_on if thinking else self._provider.thinking_off
         if (
             self._is_openai
             and request.tools
             and _TOOLS_OR_REASONING_MODELS.match(self._endpoint.model)
         ):
-            asked = b'"reasoning_effort":"none"'
-        if asked:
-            yield asked
+            reasoning = b'"reasoning_effort":"none"'
+        if reasoning:
+            yield reasoning
         yield from self._encode_client_options(request)
 
     def _encode_client_options(self, request: ModelRequest) -> Iterator[bytes]:
-        """What a client of ours asks for in OpenAI's own words."""
+        """Yield the options that a client of our OpenAI-compatible endpoint set."""
         redactor = self._endpoint.redactor
         if request.stop:
             yield b'"stop":' + msgspec.json.encode(redact_all(request.stop, redactor))
@@ -115,8 +117,8 @@ class OpenAiWire:
         if request.tools and request.parallel_calls is not None:
             yield b'"parallel_tool_calls":' + msgspec.json.encode(request.parallel_calls)
         if request.response_format is not None:
-            wanted = redact_all(request.response_format, redactor)
-            yield b'"response_format":' + msgspec.json.encode(wanted)
+            response_format = redact_all(request.response_format, redactor)
+            yield b'"response_format":' + msgspec.json.encode(response_format)
 
     def _is_thinking(self, request: ModelRequest) -> bool:
         return (request.thinking or self._endpoint.thinks) and may_think(
@@ -128,7 +130,7 @@ class OpenAiWire:
     def _has_fixed_temperature(self, *, thinking: bool) -> bool:
         if self._is_openai:
             return thinking or _REASONING_MODELS.match(self._endpoint.model) is not None
-        return thinking and self._uses_cache_markers  # through OpenRouter, Anthropic's rule
+        return thinking and self._uses_cache_markers  # Anthropic's rule, behind OpenRouter
 
     @property
     def _is_openai(self) -> bool:
@@ -139,17 +141,17 @@ class OpenAiWire:
         key = self._encoding_key
         leading = True
         for message in messages:
-            # The history of a run was encoded before, all but a few messages at its end.
-            known = message.encoded.get(key)
-            if known is None or type(message) is SystemText:
+            # During a run, all but the last few messages are already encoded.
+            cached = message.encoded.get(key)
+            if cached is None or type(message) is SystemText:
                 leading = leading and isinstance(message, SystemText)
-                known = self._encode_cached(message, leading=leading)
+                cached = self._encode_cached(message, leading=leading)
             else:
                 leading = False
-            encoded.append(known)
+            encoded.append(cached)
         if self._uses_cache_markers:
-            for place in _marker_positions(messages, encoded):
-                encoded[place] = add_cache_marker(encoded[place], b"}]}")
+            for index in _marker_positions(messages, encoded):
+                encoded[index] = add_cache_marker(encoded[index], b"}]}")
         return [message for message in encoded if message]
 
     def _encode_cached(self, message: Message, *, leading: bool) -> bytes:
@@ -189,7 +191,7 @@ class OpenAiWire:
         return b"{" + role + b',"content":' + quoted + b"}"
 
     def _rebuild(self, message: AssistantText) -> bytes:
-        """Text and calls alone: the thinking is another provider's."""
+        """Encode text and calls only; thinking of another provider cannot be sent."""
         if not (message.text.strip() or message.calls):
             return b""
         text = json_text(self._redact(message.text)) if message.text.strip() else b"null"
@@ -221,19 +223,19 @@ class OpenAiWire:
 
 def _encode_tool_choice(choice: ToolChoice) -> bytes:
     if choice.mode == "named":
-        named = {"type": "function", "function": {"name": choice.name}}
-        return msgspec.json.encode(named)
+        encoded = {"type": "function", "function": {"name": choice.name}}
+        return msgspec.json.encode(encoded)
     return msgspec.json.encode(choice.mode)
 
 
 def _marker_positions(messages: Sequence[Message], encoded: Sequence[bytes]) -> set[int]:
-    """Where the system prompt ends, what later runs share, and the request."""
-    prompt = sum(1 for _ in takewhile(lambda said: isinstance(said, SystemText), messages))
-    places: set[int] = set()
+    """Return the ends of the system prompt, of the prefix that later runs share, and of all."""
+    prompt = sum(1 for _ in takewhile(lambda each: isinstance(each, SystemText), messages))
+    positions: set[int] = set()
     for end in (prompt - 1, index_before_question(messages), len(messages) - 1):
-        # What a model said goes back as it was: the marker moves to what it was told.
-        for place in range(end, -1, -1):
-            if encoded[place] and not isinstance(messages[place], AssistantText):
-                places.add(place)
+        # An answer is sent back unchanged, so the marker goes to the message before it.
+        for index in range(end, -1, -1):
+            if encoded[index] and not isinstance(messages[index], AssistantText):
+                positions.add(index)
                 break
-    return places
+    return positions

@@ -1,4 +1,4 @@
-"""Answers on the wire of OpenAI's chat completions, as many providers speak it."""
+"""Decode responses of OpenAI's chat completions API and compatible servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _ChoiceDelta(msgspec.Struct, gc=False):
 class _Choice(msgspec.Struct, gc=False):
     delta: _ChoiceDelta | None = None
     finish_reason: str | None = None
-    message: _ChoiceDelta | None = None  # of an answer in one piece
+    message: _ChoiceDelta | None = None  # in a response that was not streamed
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -50,7 +50,7 @@ class _Chunk(msgspec.Struct, gc=False):
 
 
 class _ReasoningDetail:
-    """One of OpenRouter's reasoning details, which comes in pieces."""
+    """One of OpenRouter's reasoning details, assembled from its pieces."""
 
     __slots__ = ("_members", "_pieces")
 
@@ -59,33 +59,36 @@ class _ReasoningDetail:
         self._pieces: list[str] = []
 
     def continues_with(self, piece: Mapping[str, Any]) -> bool:
+        """Return whether the piece belongs to this detail."""
         same = all(self._members.get(name) == piece.get(name) for name in ("type", "index"))
         return same and _text_key(piece) != ""
 
     def add(self, piece: Mapping[str, Any]) -> None:
-        text = _text_key(piece)
+        """Append a piece."""
+        text_key = _text_key(piece)
         for name, value in piece.items():
-            if name == text and isinstance(value, str):
+            if name == text_key and isinstance(value, str):
                 self._pieces.append(value)
             elif value is not None or name not in self._members:
                 self._members[name] = value
 
     def as_json(self) -> dict[str, Any]:
-        text = _text_key(self._members)
-        return {**self._members, text: "".join(self._pieces)} if text else self._members
+        """Return the assembled detail."""
+        text_key = _text_key(self._members)
+        return {**self._members, text_key: "".join(self._pieces)} if text_key else self._members
 
 
 def _text_key(detail: Mapping[str, Any]) -> str:
-    """Which member of it comes in pieces."""
-    sort = str(detail.get("type"))
-    return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(sort, "")
+    """Return the member whose value is sent in pieces; "" if there is none."""
+    kind = str(detail.get("type"))
+    return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(kind, "")
 
 
 class OpenAiAnswerDecoder:
-    """What a stream of chunks has said so far.
+    """Decodes one response, chunk by chunk.
 
-    It is complete with `[DONE]`, or with a finish reason and the usage; several providers leave
-    one of them out.
+    It is complete with `[DONE]`, or with a finish reason and the usage; several providers omit
+    one of these.
     """
 
     def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
@@ -105,16 +108,18 @@ class OpenAiAnswerDecoder:
         self._wire_finish = ""
         self._has_refusal = False
         self._wire_usage: dict[str, Any] = {}
-        self._has_final_usage = False  # usage came with the finish, or after it
+        self._has_final_usage = False  # usage was sent with or after the finish reason
 
     @property
     def usage(self) -> Usage:
+        """The usage reported so far."""
         return openai_usage(
             self._wire_usage,
             output_excludes_reasoning=self._endpoint.provider.output_excludes_reasoning,
         )
 
     def read_event(self, data: bytes) -> None:
+        """Decode one chunk of a stream."""
         if data.startswith(b"[DONE]"):
             if not (self._wire_finish or self._texts or self._calls):
                 raise self._errors.interrupted()
@@ -134,7 +139,7 @@ class OpenAiAnswerDecoder:
             if choice.finish_reason:
                 self._wire_finish = choice.finish_reason
                 if choice.finish_reason == "error":
-                    raise self._errors.from_stream_error("no reason given")
+                    raise self._errors.from_stream_error("the provider gave no reason")
         if chunk.model:
             self._model = chunk.model
         if chunk.usage:
@@ -148,12 +153,14 @@ class OpenAiAnswerDecoder:
             raise self._errors.malformed(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
+        """Decode a response that was not streamed."""
         self.read_event(body)
         if not self._wire_finish:
-            raise self._errors.malformed("neither a stream nor an answer", body)
+            raise self._errors.malformed("it is neither a stream nor an answer", body)
         self._finish()
 
     def end(self) -> None:
+        """Handle the end of the stream: finish if the answer is complete, else raise."""
         if not self._has_final_usage:
             raise self._errors.interrupted()
         self._finish()
@@ -192,10 +199,10 @@ class OpenAiAnswerDecoder:
             self.ready.append(ThinkingDelta(text))
 
     def _add_gemini_text(self, text: str, extra: dict[str, Any] | None) -> None:
-        """Gemini sends its thoughts as content, between tags, with a note beside it."""
+        """Separate Gemini's thoughts from content: they come in tags, marked in `extra`."""
         google: object = (extra or {}).get("google")
-        noted = cast("dict[str, Any]", google) if isinstance(google, dict) else {}
-        if noted.get("thought"):
+        flags = cast("dict[str, Any]", google) if isinstance(google, dict) else {}
+        if flags.get("thought"):
             self._add_thinking(text if self._in_thought else text.removeprefix("<thought>"))
             self._in_thought = True
             return
@@ -204,7 +211,7 @@ class OpenAiAnswerDecoder:
         self._in_thought = False
 
     def _add_details(self, details: Iterable[dict[str, Any]]) -> None:
-        """Gather the pieces of OpenRouter's reasoning details: they go back whole."""
+        """Assemble OpenRouter's reasoning details, which must be sent back complete."""
         for detail in details:
             if not (self._details and self._details[-1].continues_with(detail)):
                 self._details.append(_ReasoningDetail())
@@ -236,23 +243,23 @@ class OpenAiAnswerDecoder:
         if self._has_refusal:
             return FinishReason.REFUSAL
         if calls and finish in {FinishReason.STOP, FinishReason.OTHER}:
-            return FinishReason.TOOL_CALLS  # not every server says so
+            return FinishReason.TOOL_CALLS  # some servers report "stop"
         return finish
 
     def _build_raw(
         self, text: str, thinking: str, calls: tuple[ToolCall, ...], extras: list[bytes]
     ) -> RawMessage | None:
-        """The message in the provider's own JSON, or none when it could not be sent back."""
+        """Encode the message for the next request; None if the provider would reject it."""
         if not has_valid_names(calls):
             return None
         provider = self._endpoint.provider
         members = [b'"role":"assistant","content":', json_text(text) if text else b"null"]
         if calls:
-            listed = (
+            encoded_calls = (
                 encode_call(call, b',"extra_content":' + extra if extra else b"")
                 for call, extra in zip(calls, extras, strict=True)
             )
-            members += [b',"tool_calls":[', b",".join(listed), b"]"]
+            members += [b',"tool_calls":[', b",".join(encoded_calls), b"]"]
             if provider.returns_reasoning and thinking:
                 members += [b',"reasoning_content":', json_text(thinking)]
         if self._details:
@@ -264,6 +271,7 @@ class OpenAiAnswerDecoder:
 
 
 def encode_call(call: ToolCall, extra_members: bytes = b"") -> bytes:
+    """Encode a tool call as a member of `tool_calls`; `extra_members` are JSON to append."""
     return b"".join(
         (
             b'{"id":',
@@ -280,5 +288,5 @@ def encode_call(call: ToolCall, extra_members: bytes = b"") -> bytes:
 
 
 def _reasoning_text(details: Iterable[Mapping[str, Any]]) -> str:
-    said = (detail.get("text") or detail.get("summary") for detail in details)
-    return "".join(text for text in said if isinstance(text, str))
+    texts = (detail.get("text") or detail.get("summary") for detail in details)
+    return "".join(text for text in texts if isinstance(text, str))

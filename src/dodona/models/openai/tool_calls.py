@@ -1,7 +1,7 @@
-"""The calls of an answer, put together from the pieces that OpenAI-compatible servers send.
+"""Assemble tool calls from the pieces that OpenAI-compatible servers stream.
 
-OpenAI numbers the calls and sends each in many pieces. Others send whole calls, leave the number
-or the id out, give every call the number 0, or change the id from piece to piece.
+OpenAI sends an index with every piece. Other servers send complete calls, omit the index or the
+id, use index 0 for every call, or change the id from piece to piece.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from dodona.models.encoding import is_json_object, new_call_id
 
 
 class FunctionPiece(msgspec.Struct, gc=False):
+    """The `function` member of a piece."""
+
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class CallPiece(msgspec.Struct, gc=False):
+    """One element of `tool_calls` in a streamed delta."""
+
     index: int | None = None
     id: str | None = None
     function: FunctionPiece | None = None
@@ -34,11 +38,11 @@ class _PartialCall:
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []
-        self.is_whole = False  # came with all its arguments at once
+        self.is_whole = False  # received with all its arguments at once
         self.extra = b""
 
     def differs_from(self, id_: str, name: str) -> bool:
-        """Does a piece with this id and name begin another call?"""
+        """Return whether a piece with this id and name starts another call."""
         if not name or not self.name:
             return False
         if id_ and self.id:
@@ -47,7 +51,7 @@ class _PartialCall:
 
 
 class CallAssembler:
-    """The calls so far, in the order in which they began."""
+    """Collects the calls of one answer, in the order in which they start."""
 
     __slots__ = ("_by_id", "_by_index", "_calls")
 
@@ -60,12 +64,13 @@ class CallAssembler:
         return bool(self._calls)
 
     def add(self, piece: CallPiece) -> CallDelta:
+        """Add a piece, and return the delta to report."""
         function = piece.function or FunctionPiece()
         name, text = function.name or "", function.arguments or ""
         if not isinstance(text, str):
             text = msgspec.json.encode(text).decode()
-        place = self._find_or_add(piece.index, piece.id or "", name)
-        call = self._calls[place]
+        position = self._find_or_add(piece.index, piece.id or "", name)
+        call = self._calls[position]
         call.id = call.id or piece.id or ""
         call.name = call.name or name
         extra = bytes(piece.extra_content)
@@ -74,28 +79,28 @@ class CallAssembler:
         if text:
             call.is_whole = bool(name) and not call.pieces and is_json_object(text)
             call.pieces.append(text)
-        return CallDelta(place, call.name, text, call.id)
+        return CallDelta(position, call.name, text, call.id)
 
     def finish(self) -> tuple[tuple[ToolCall, ...], list[bytes]]:
-        """The calls, each with an id of its own; and what else the provider said of each."""
+        """Return the calls with unique ids, and the `extra_content` of each."""
         calls: list[ToolCall] = []
-        taken: set[str] = set()
+        used_ids: set[str] = set()
         for call in self._calls:
-            id_ = call.id if call.id and call.id not in taken else new_call_id()
-            taken.add(id_)
+            id_ = call.id if call.id and call.id not in used_ids else new_call_id()
+            used_ids.add(id_)
             calls.append(ToolCall(id_, call.name, "".join(call.pieces) or "{}"))
         return tuple(calls), [call.extra for call in self._calls]
 
     def _find_or_add(self, index: int | None, id_: str, name: str) -> int:
-        place = self._find_index(index, id_, name)
-        if place is None or self._calls[place].differs_from(id_, name):
-            place = len(self._calls)
+        position = self._find_index(index, id_, name)
+        if position is None or self._calls[position].differs_from(id_, name):
+            position = len(self._calls)
             self._calls.append(_PartialCall())
         if index is not None:
-            self._by_index[index] = place
+            self._by_index[index] = position
         if id_:
-            self._by_id.setdefault(id_, place)
-        return place
+            self._by_id.setdefault(id_, position)
+        return position
 
     def _find_index(self, index: int | None, id_: str, name: str) -> int | None:
         if index is not None:

@@ -1,4 +1,4 @@
-"""The answers of a scripted model, and the file they may be written in.
+"""The answers of a scripted model, and the file format for them.
 
     [[answers]]
     thinking = "The notes may know."
@@ -8,12 +8,12 @@
     text = "It grows at Dodona."
 
     [[answers]]
-    text = "It grows at"              # shown before the error
-    error = "cut"                     # one of the faults of a provider
+    text = "It grows at"              # streamed before the error
+    error = "cut"                     # a value of ProviderErrorKind
     message = "the line broke"
     retry_after = 2.5
 
-JSON has the same shape. An answer that is only text may be a plain string.
+JSON files have the same structure. An answer that is only text may be a plain string.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dodona.core.errors import (
 )
 from dodona.core.messages import AssistantText, ToolCall
 
-_FIX_HINT = "Mend the file at this place."
+_FIX_HINT = "Fix the file at this position."
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenAnswer:
-    """An answer that breaks off: this much is streamed, then the error is raised."""
+    """An answer that fails midway: `partial` is streamed, then the error is raised."""
 
     partial: AssistantText | str
     error: Exception
@@ -52,7 +52,7 @@ ScriptedAnswer: TypeAlias = str | AssistantText | BrokenAnswer | Exception
 
 class _CallEntry(msgspec.Struct, forbid_unknown_fields=True):
     name: str
-    arguments: dict[str, Any] | str = {}  # a string is taken as it is, malformed or not
+    arguments: dict[str, Any] | str = {}  # a string is used as is, even if it is not JSON
     id: str = ""
 
 
@@ -66,7 +66,7 @@ class _AnswerEntry(msgspec.Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.error is None and (self.message or self.retry_after is not None):
-            raise ValueError("message and retry_after need an error")
+            raise ValueError("message and retry_after require error")
 
 
 class _AnswersFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,11 +74,11 @@ class _AnswersFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_answers(path: Path) -> list[ScriptedAnswer]:
-    """The answers of a file; `ConfigError` says what is wrong with it, and where."""
+    """Read the answers of a TOML or JSON file. Raises a located ConfigError if it is invalid."""
     parse = {".json": _parse_json, ".toml": _parse_toml}.get(path.suffix)
     if parse is None:
         raise ConfigError(
-            f"{path} is neither TOML nor JSON.", hint="Name the file of answers .toml or .json."
+            f"{path} is neither TOML nor JSON.", hint="The file name must end in .toml or .json."
         )
     text = _read_text(path)
     try:
@@ -86,7 +86,7 @@ def read_answers(path: Path) -> list[ScriptedAnswer]:
     except msgspec.ValidationError as error:
         raise _validation_error(str(error), text, path) from None
     if not file.answers:
-        raise ConfigError(f"{path}: there are no answers.", hint="Add at least one.")
+        raise ConfigError(f"{path}: the file contains no answers.", hint="Add at least one.")
     return [_build_answer(n, answer) for n, answer in enumerate(file.answers, 1)]
 
 
@@ -96,7 +96,7 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}.",
-            hint="A scripted model is named by its file of answers.",
+            hint="The model name of the scripted provider is the path of its answers file.",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
@@ -109,55 +109,55 @@ def _parse_json(text: str, path: Path) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = SourceLocation(str(path), error.lineno, error.colno)
-        raise ConfigError(f"this is no JSON: {error.msg}.", where=where, hint=_FIX_HINT) from None
+        raise ConfigError(f"invalid JSON: {error.msg}.", where=where, hint=_FIX_HINT) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read as JSON: {error}.", hint=_FIX_HINT) from None
+        raise ConfigError(f"{path} is not valid JSON: {error}.", hint=_FIX_HINT) from None
 
 
 def _parse_toml(text: str, path: Path) -> Any:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        what, _, place = str(error).partition(" (at ")
-        at = re.match(r"line (\d+), column (\d+)", place)
+        reason, _, position = str(error).partition(" (at ")
+        match = re.match(r"line (\d+), column (\d+)", position)
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
-        line, column = (int(at[1]), int(at[2])) if at else end
+        line, column = (int(match[1]), int(match[2])) if match else end
         where = SourceLocation(str(path), line, column)
-        raise ConfigError(f"this is no TOML: {what}.", where=where, hint=_FIX_HINT) from None
+        raise ConfigError(f"invalid TOML: {reason}.", where=where, hint=_FIX_HINT) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML: {error}.", hint=_FIX_HINT) from None
+        raise ConfigError(f"{path} is not valid TOML: {error}.", hint=_FIX_HINT) from None
 
 
 def _validation_error(message: str, text: str, path: Path) -> ConfigError:
-    """What msgspec found, in our words: its places are `$.answers[1].text`."""
-    what, _, place = message.partition(" - at ")
-    hint = "An answer is a string, or has text, thinking, calls, or error with message."
-    unknown = re.search(r"unknown field `(.*)`", what)
+    """Build a located error from msgspec's message, which ends in `$.answers[1].text`."""
+    reason, _, path_text = message.partition(" - at ")
+    hint = "An answer is a string, or a table with text, thinking, calls, error and message."
+    unknown = re.search(r"unknown field `(.*)`", reason)
     if unknown:
-        known = (
+        struct = (
             _CallEntry
-            if ".calls[" in place
+            if ".calls[" in path_text
             else _AnswerEntry
-            if ".answers[" in place
+            if ".answers[" in path_text
             else _AnswersFile
         )
-        what, hint = (
+        reason, hint = (
             f"unknown key '{unknown[1]}'",
-            did_you_mean(unknown[1], known.__struct_fields__) or hint,
+            did_you_mean(unknown[1], struct.__struct_fields__) or hint,
         )
-    found = re.search(r"\$\.answers\[(\d+)\](?:\.([\w.\[\]]+))?", place)
-    if found is None:
-        return ConfigError(f"{path}: {what}.", hint=hint)
-    index, key = int(found[1]), f" {found[2]}:" if found[2] else ""
+    match = re.search(r"\$\.answers\[(\d+)\](?:\.([\w.\[\]]+))?", path_text)
+    if match is None:
+        return ConfigError(f"{path}: {reason}.", hint=hint)
+    index, key = int(match[1]), f" {match[2]}:" if match[2] else ""
     line = _line_of(index, text)
-    message = f"answer {index + 1}:{key} {what}."
+    message = f"answer {index + 1}:{key} {reason}."
     if line is None:
         return ConfigError(f"{path}: {message}", hint=hint)
     return ConfigError(message, where=SourceLocation(str(path), line, 1), hint=hint)
 
 
 def _line_of(index: int, text: str) -> int | None:
-    """The line of the table in a TOML file; nobody knows it for answers in one list."""
+    """Return the line of the `[[answers]]` table; None if the answers are an inline list."""
     headers = [m.start() for m in re.finditer(r"^[ \t]*\[\[[ \t]*answers[ \t]*\]\]", text, re.M)]
     return text.count("\n", 0, headers[index]) + 1 if index < len(headers) else None
 
@@ -169,16 +169,16 @@ def _build_answer(number: int, answer: str | _AnswerEntry) -> ScriptedAnswer:
         ToolCall(call.id or f"call_{number}_{n}", call.name, _encode_arguments(call))
         for n, call in enumerate(answer.calls, 1)
     )
-    shown = AssistantText(answer.text, calls, answer.thinking)
+    message = AssistantText(answer.text, calls, answer.thinking)
     if answer.error is None:
-        return shown
+        return message
     error = ProviderError(
-        answer.message or f"the script says: {answer.error.value}.",
+        answer.message or f"scripted error: {answer.error.value}.",
         kind=answer.error,
         provider="scripted",
         retry_after=answer.retry_after,
     )
-    return BrokenAnswer(shown, error)
+    return BrokenAnswer(message, error)
 
 
 def _encode_arguments(call: _CallEntry) -> str:

@@ -1,13 +1,13 @@
-"""A model that says what it was told to say: for tests, yours and ours, without a network.
+"""A model that plays back scripted answers, for tests without a network.
 
     model = ScriptedModel(["The oak.", AssistantText(calls=(ToolCall("1", "search"),)), error])
 
-Answers are given in the order in which streams are opened: thinking first, then text, then calls,
-word by word. The requests are in `requests`; what they ask for (tools, max_tokens, …) is recorded,
-not obeyed. A token is a word: `input_tokens` are the words of the messages, `output_tokens` those
-that were streamed, `reasoning_tokens` those of the thinking among them.
+Answers are used in the order in which streams are opened. Each is streamed word by word: thinking,
+then text, then calls. Requests are recorded in `requests`; their options (tools, max_tokens, …)
+have no effect. A token is a word: `input_tokens` counts the words of the messages, `output_tokens`
+those streamed, `reasoning_tokens` those of the thinking among them.
 
-Not the scripted leaves of `dodona.trees`: those stand for functions of a tree, this for a model.
+Not to be confused with the scripted leaves of `dodona.trees`, which replace functions of a tree.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Script: TypeAlias = Iterable[ScriptedAnswer | Callable[[ModelRequest], ScriptedA
 
 
 class ScriptedModel:
-    """Gives these answers, one to each request; a callable makes its answer from the request."""
+    """Returns these answers, one per request. A callable computes its answer from the request."""
 
     def __init__(self, answers: Script, *, name: str = PROVIDER_NAME) -> None:
         self._answers = tuple(answers)
@@ -51,7 +51,7 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
-        """The answers of a TOML or JSON file, whose name is the model's."""
+        """Load the answers of a TOML or JSON file; its file name becomes the model name."""
         return cls(read_answers(path), name=path.name)
 
     @property
@@ -64,25 +64,26 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
+        """Stream the next answer of the script."""
         yield _ScriptedStream(self._next_answer(request), request, name=self._name)
 
     def _next_answer(self, request: ModelRequest) -> ScriptedAnswer:
         self.requests.append(request)
-        asked, given = len(self.requests), len(self._answers)
-        if asked > given:
-            # Refused: neither a retry nor another model should cover up a script's mistake.
+        request_count, answer_count = len(self.requests), len(self._answers)
+        if request_count > answer_count:
+            # REJECTED: neither a retry nor a fallback should hide an error in the script.
             return ProviderError(
-                f"the script has {given} answers, and this is request {asked}.",
+                f"the script has {answer_count} answers, and this is request {request_count}.",
                 kind=ProviderErrorKind.REJECTED,
                 provider=PROVIDER_NAME,
                 hint="Add an answer to the script.",
             )
-        answer = self._answers[asked - 1]
+        answer = self._answers[request_count - 1]
         return answer(request) if callable(answer) else answer
 
 
 class _ScriptedStream:
-    """One answer on its way."""
+    """The stream of one scripted answer."""
 
     def __init__(self, answer: ScriptedAnswer, request: ModelRequest, *, name: str) -> None:
         self._events = self._stream_events(answer, name)
@@ -96,7 +97,7 @@ class _ScriptedStream:
         return self
 
     async def __anext__(self) -> ModelEvent:
-        await asyncio.sleep(0)  # like a wire: others get their turn, and a cancel its moment
+        await asyncio.sleep(0)  # as a network read: other tasks run, and cancellation arrives
         for event in self._events:
             return event
         raise StopAsyncIteration
@@ -117,11 +118,11 @@ class _ScriptedStream:
 
     def _count(self, delta: TextDelta | ThinkingDelta | CallDelta) -> None:
         words = _count_words(delta.text)
-        thought = words if isinstance(delta, ThinkingDelta) else 0
+        thinking = words if isinstance(delta, ThinkingDelta) else 0
         self._usage = replace(
             self._usage,
             output_tokens=self._usage.output_tokens + words,
-            reasoning_tokens=self._usage.reasoning_tokens + thought,
+            reasoning_tokens=self._usage.reasoning_tokens + thinking,
         )
 
 

@@ -1,1 +1,1 @@
-"""Tool calls that a model writes as text instead of using the API's own form."""
+"""Tool calls that a model writes as text instead of using the API for them."""

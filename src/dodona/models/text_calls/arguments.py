@@ -1,4 +1,4 @@
-"""The tools that were offered, and the arguments of their calls as JSON text."""
+"""Parse the names and arguments of calls to the tools of a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 from dodona.core.messages import ToolSpec
 from dodona.models.text_calls.cursor import Mismatch
 
-ParsedCall = tuple[str, str]  # the tool's name and its arguments as JSON text
+ParsedCall = tuple[str, str]  # tool name, arguments as JSON
 
 _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "integer": (int,),
@@ -23,20 +23,21 @@ _PYTHON_LITERALS = {"True": True, "False": False, "None": None}  # some models w
 
 
 class OfferedTools:
-    """The tools of a request; only they can be called."""
+    """The tools of a request. Only these can be called."""
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         self._tools = {tool.name: tool for tool in tools}
 
     def check_name(self, name: str) -> str:
+        """Return the name if it is a tool of the request; else raise Mismatch."""
         if name not in self._tools:
             raise Mismatch
         return name
 
     def parse_calls(self, text: str, *, arguments_optional: bool) -> list[ParsedCall]:
-        """One call or a list of calls: `name` and `arguments`, which some call `parameters`."""
-        found = _decode(text)
-        calls = cast("list[Any]", found if isinstance(found, list) else [found])
+        """Parse a call or a list of calls, with `name` and `arguments` or `parameters`."""
+        value = _decode(text)
+        calls = cast("list[Any]", value if isinstance(value, list) else [value])
         if not calls:
             raise Mismatch
         return [self._parse_call(call, arguments_optional=arguments_optional) for call in calls]
@@ -55,14 +56,14 @@ class OfferedTools:
         return self.check_name(name), _encode(cast("dict[str, Any]", arguments or {}))
 
     def parse_json_arguments(self, name: str, text: str) -> ParsedCall:
-        """A call whose arguments are a JSON object."""
+        """Parse a call whose arguments are a JSON object."""
         arguments = _decode(text)
         if not isinstance(arguments, dict):
             raise Mismatch
         return self.check_name(name), _encode(cast("dict[str, Any]", arguments))
 
     def parse_text_arguments(self, name: str, values: Mapping[str, str]) -> ParsedCall:
-        """A call whose arguments are bare text: the tool's schema says what they mean."""
+        """Parse a call with plain-text arguments, converted by the schema of the tool."""
         schema = self._tools[name].parameters
         properties = _as_mapping(schema.get("properties"))
         typed = {key: _convert(value, properties.get(key), schema) for key, value in values.items()}
@@ -70,7 +71,7 @@ class OfferedTools:
 
 
 def _decode(text: str) -> Any:
-    """Not strict: models put line breaks into strings as they are."""
+    """Decode JSON leniently: models write unescaped line breaks in strings."""
     try:
         return json.loads(text, strict=False, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
@@ -84,17 +85,17 @@ def _reject_constant(constant: str) -> NoReturn:
 def _encode(arguments: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode()  # half a surrogate pair cannot go over a wire
+        text.encode()  # a lone surrogate cannot be sent
     except (ValueError, RecursionError):
         raise Mismatch from None
     return text
 
 
 def _convert(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that the schema asks for; the text itself if it may be or can only be text."""
+    """Convert the text to a type of the schema; return it unchanged if a string is allowed."""
     types = _allowed_types(_as_mapping(schema), root)
-    wanted = tuple(python for name in types for python in _PYTHON_TYPES.get(name, ()))
-    if "string" in types or not wanted:
+    python_types = tuple(python for name in types for python in _PYTHON_TYPES.get(name, ()))
+    if "string" in types or not python_types:
         return text
     stripped = text.strip()
     try:
@@ -103,26 +104,27 @@ def _convert(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
         )
     except Mismatch:
         return text
-    is_wanted = bool in wanted if isinstance(value, bool) else isinstance(value, wanted)
-    return value if is_wanted else text
+    is_bool = isinstance(value, bool)
+    is_allowed = bool in python_types if is_bool else isinstance(value, python_types)
+    return value if is_allowed else text
 
 
 def _allowed_types(schema: Mapping[str, Any], root: Mapping[str, Any]) -> set[str]:
-    """The types a schema allows, also through `anyOf`, `oneOf` and references within the tool."""
-    found: set[str] = set()
-    seen: set[int] = set()  # a tool's author may write circles
-    ahead = [schema]
-    while ahead:
-        here = ahead.pop()
-        if id(here) in seen:
+    """Return the types that a schema allows, including `anyOf`, `oneOf` and local `$ref`."""
+    types: set[str] = set()
+    visited: set[int] = set()  # references may be circular
+    stack = [schema]
+    while stack:
+        current = stack.pop()
+        if id(current) in visited:
             continue
-        seen.add(id(here))
-        named = here.get("type")
-        found.update([named] if isinstance(named, str) else map(str, _as_sequence(named)))
-        ahead.extend(map(_as_mapping, _as_sequence(here.get("anyOf"))))
-        ahead.extend(map(_as_mapping, _as_sequence(here.get("oneOf"))))
-        ahead.append(_resolve_reference(here.get("$ref"), root))
-    return found
+        visited.add(id(current))
+        kind = current.get("type")
+        types.update([kind] if isinstance(kind, str) else map(str, _as_sequence(kind)))
+        stack.extend(map(_as_mapping, _as_sequence(current.get("anyOf"))))
+        stack.extend(map(_as_mapping, _as_sequence(current.get("oneOf"))))
+        stack.append(_resolve_reference(current.get("$ref"), root))
+    return types
 
 
 def _as_sequence(value: Any) -> Sequence[Any]:
@@ -139,7 +141,7 @@ def _as_mapping(value: Any) -> Mapping[str, Any]:
 def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return _EMPTY
-    found = root
+    target = root
     for key in reference.removeprefix("#/").split("/"):
-        found = _as_mapping(found.get(key))
-    return found
+        target = _as_mapping(target.get(key))
+    return target

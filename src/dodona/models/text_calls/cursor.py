@@ -1,7 +1,7 @@
-"""Reading a call while it still arrives: parsers that wait in the middle of a word.
+"""Incremental parsing: parsers that can pause at any character of a streamed text.
 
-A parser is a generator. It yields when it needs more text, returns what it has read, and raises
-`Mismatch` as soon as the text cannot be a call. What it has read it never reads again.
+A parser is a generator. It yields when it needs more text, returns its result, and raises
+`Mismatch` as soon as the text cannot be a call. No text is parsed twice.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _WORD = re.compile(r"[\w.:\-]*")
 
 
 class Mismatch(Exception):
-    """This is no call after all."""
+    """The text is not a call."""
 
 
 class Cursor:
-    """The text that has arrived and is not read yet."""
+    """The text that was received but not parsed yet."""
 
     __slots__ = ("ended", "rest")
 
@@ -31,13 +31,13 @@ class Cursor:
         self.ended = False
 
     def wait_for_text(self) -> IncrementalParser[None]:
-        """Wait for text; there is none after the end."""
+        """Wait for more text; raise Mismatch at the end of the stream."""
         if self.ended:
             raise Mismatch
         yield
 
     def accept(self, literal: str) -> IncrementalParser[bool]:
-        """Read exactly this, or nothing."""
+        """Consume the literal if it comes next, and return whether it did."""
         while len(self.rest) < len(literal) and literal.startswith(self.rest) and not self.ended:
             yield
         if not self.rest.startswith(literal):
@@ -46,11 +46,12 @@ class Cursor:
         return True
 
     def expect(self, literal: str) -> IncrementalParser[None]:
+        """Consume the literal; raise Mismatch if something else comes next."""
         if not (yield from self.accept(literal)):
             raise Mismatch
 
     def skip_blanks(self) -> IncrementalParser[bool]:
-        """Skip blanks; does anything follow?"""
+        """Skip whitespace, and return whether any text follows."""
         while True:
             self.rest = self.rest.lstrip()
             if self.rest or self.ended:
@@ -58,7 +59,7 @@ class Cursor:
             yield
 
     def read_word(self) -> IncrementalParser[str]:
-        """A name: letters, digits and `_ . : -`."""
+        """Read a name: letters, digits and `_ . : -`."""
         while True:
             match = _WORD.match(self.rest)
             length = match.end() if match else 0
@@ -70,22 +71,22 @@ class Cursor:
             yield from self.wait_for_text()
 
     def read_until(self, literal: str) -> IncrementalParser[str]:
-        """All before this, which is read too."""
+        """Return the text before the literal, and consume both."""
         parts: list[str] = []
-        while (at := self.rest.find(literal)) < 0:
-            # All but the last characters can be let go: those may begin the literal.
-            keep = max(len(self.rest) - len(literal) + 1, 0)
-            parts.append(self.rest[:keep])
-            self.rest = self.rest[keep:]
+        while (position := self.rest.find(literal)) < 0:
+            # The last characters may be the start of the literal; the rest can be consumed.
+            size = max(len(self.rest) - len(literal) + 1, 0)
+            parts.append(self.rest[:size])
+            self.rest = self.rest[size:]
             yield from self.wait_for_text()
-        parts.append(self.rest[:at])
-        self.rest = self.rest[at + len(literal) :]
+        parts.append(self.rest[:position])
+        self.rest = self.rest[position + len(literal) :]
         return "".join(parts)
 
     def read_json(self, prefix: str = "") -> IncrementalParser[str]:
-        """An object or array, to the bracket that closes it; its inside may still be no JSON.
+        """Read an object or array up to its closing bracket, without validating its content.
 
-        `read` is what has been read of it already.
+        `prefix` is the part of it that was already consumed.
         """
         self.rest = prefix + self.rest
         while not self.rest:
@@ -104,7 +105,7 @@ class Cursor:
 
 
 class _BracketCounter:
-    """Counts the open brackets of a JSON text, and knows its strings."""
+    """Counts the open brackets of a JSON text, ignoring those in strings."""
 
     _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
@@ -114,7 +115,7 @@ class _BracketCounter:
         self._escaped = False
 
     def find_end(self, text: str) -> int:
-        """The position after the last bracket is closed; -1 while it is open."""
+        """Return the position after the outermost closing bracket; -1 if it is still open."""
         start = 1 if self._escaped and text else 0
         self._escaped = self._escaped and not text
         for match in self._MARK.finditer(text, start):

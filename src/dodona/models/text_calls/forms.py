@@ -1,4 +1,4 @@
-"""The forms in which models write calls as text, each known by the marker that opens it.
+"""The syntaxes in which models write calls as text, each identified by its opening marker.
 
 <tool_call>{"name": "x", "arguments": {…}}</tool_call>                  Hermes, Qwen
 <tool_call><function=x><parameter=p>v</parameter></function></tool_call>     Qwen coder
@@ -8,7 +8,7 @@
 <|tool_call_begin|>functions.x:0<|tool_call_argument_begin|>{…}<|tool_call_end|>     Kimi
 <｜tool▁call▁begin｜>function<｜tool▁sep｜>x ```json {…} ```<｜tool▁call▁end｜>     DeepSeek
 <｜tool▁call▁begin｜>x<｜tool▁sep｜>{…}<｜tool▁call▁end｜>
-    these three alone or between the markers of a section
+    these three alone, or inside section markers
 [TOOL_CALLS][{"name": "x", "arguments": {…}}]    [TOOL_CALLS]x[ARGS]{…}     Mistral
 {"name": "x", "arguments": {…}}    [{…}, {…}]     the whole answer, without a marker
 """
@@ -25,7 +25,7 @@ from dodona.models.text_calls.cursor import Cursor, IncrementalParser, Mismatch
 CallParser: TypeAlias = Callable[[Cursor, OfferedTools], IncrementalParser[list[ParsedCall]]]
 
 _TAG_PREFIXES = ("", "antml:", "｜DSML｜")
-# What a call without a marker may begin with: JSON that begins otherwise is shown at once.
+# First keys of a call without a marker. JSON that starts with another key is shown at once.
 _FIRST_KEYS = ("name", "arguments", "parameters", "type", "id")
 
 
@@ -52,7 +52,7 @@ def _parse_function(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[
             key = yield from cursor.read_word()
             yield from cursor.expect(">")
             value = yield from cursor.read_until("</parameter>")
-            # These models put each value on lines of its own.
+            # These models put line breaks around each value.
             values[key] = value.removeprefix("\n").removesuffix("\n")
             yield from cursor.skip_blanks()
         call = offered.parse_text_arguments(name, values)
@@ -74,7 +74,7 @@ def _parse_invokes(
         while (yield from cursor.accept(f'<{prefix}parameter name="')):
             key = yield from cursor.read_word()
             yield from cursor.expect('"')
-            yield from cursor.read_until(">")  # further attributes: the schema knows better
+            yield from cursor.read_until(">")  # ignore other attributes: the schema has the types
             values[key] = yield from cursor.read_until(f"</{prefix}parameter>")
             yield from cursor.skip_blanks()
         yield from cursor.expect(f"</{prefix}invoke>")
@@ -103,7 +103,7 @@ def _parse_deepseek(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[
     yield from cursor.skip_blanks()
     name = yield from cursor.read_word()
     yield from cursor.expect("<｜tool▁sep｜>")
-    is_fenced = name == "function"  # the older form: the kind, then the name, then fenced JSON
+    is_fenced = name == "function"  # the older syntax: type, name, fenced JSON
     if is_fenced:
         yield from cursor.skip_blanks()
         name = yield from cursor.read_word()
@@ -123,7 +123,7 @@ def _parse_deepseek(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[
 def _parse_section(
     parser: CallParser, opening: str, closing: str, cursor: Cursor, offered: OfferedTools
 ) -> IncrementalParser[list[ParsedCall]]:
-    """Calls in a row; the answer's end may stand for the end of the section."""
+    """Parse a section of calls. The end of the answer may replace the closing marker."""
     calls: list[ParsedCall] = []
     yield from cursor.skip_blanks()
     while (yield from cursor.accept(opening)):
@@ -146,21 +146,21 @@ def _parse_mistral(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[l
 
 
 def parse_whole_json(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
-    """A call, or a list of calls, after which nothing follows."""
-    read = "{"
+    """Parse an answer that consists only of a call or a list of calls in JSON."""
+    prefix = "{"
     if (yield from cursor.accept("[")):
         yield from cursor.skip_blanks()
-        read = "[{"
+        prefix = "[{"
     yield from cursor.expect("{")
     yield from cursor.skip_blanks()
     yield from cursor.expect('"')
     key = yield from cursor.read_word()
     if key not in _FIRST_KEYS:
         raise Mismatch
-    read += f'"{key}'
+    prefix += f'"{key}'
     if key == "name":
-        read += yield from _parse_offered_name(cursor, offered)
-    text = yield from cursor.read_json(read)
+        prefix += yield from _parse_offered_name(cursor, offered)
+    text = yield from cursor.read_json(prefix)
     calls = offered.parse_calls(text, arguments_optional=False)
     if (yield from cursor.skip_blanks()):
         raise Mismatch
@@ -168,7 +168,7 @@ def parse_whole_json(cursor: Cursor, offered: OfferedTools) -> IncrementalParser
 
 
 def _parse_offered_name(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[str]:
-    """An answer about somebody's name must not wait for its last bracket."""
+    """Check the name early, so that JSON with another `name` is not held until its end."""
     yield from cursor.expect('"')
     yield from cursor.skip_blanks()
     yield from cursor.expect(":")

@@ -1,8 +1,8 @@
-"""Where Markdown is code, found while the text still arrives.
+"""Detect code in streamed Markdown.
 
-Fences of ``` and ~~~ (also unclosed ones) and inline code. In doubt it is code: a fence closes
-only as CommonMark says, and an inline backtick that nobody closes counts to the end of its
-paragraph. Code that is only indented is not seen.
+Recognizes inline code and fences of ``` and ~~~, also unclosed ones. In doubt, text counts as
+code: a fence closes only as CommonMark specifies, and an unclosed inline backtick extends to the
+end of its paragraph. Indented code blocks are not recognized.
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ from __future__ import annotations
 import re
 
 _PIECE = re.compile(r"`+|~+|\n|[^`~\n]+")
-# What may stand before a fence: indentation, quote marks, list marks.
+# Text allowed before a fence: indentation, quote markers, list markers.
 _MARGIN = re.compile(r"[\s>*+\-0-9.)]*\Z")
 _TAB_WIDTH = 4
-_MAX_EXTRA_INDENT = 3  # how much further than its opening a closing fence may be indented
+_MAX_EXTRA_INDENT = 3  # of a closing fence, relative to the opening one
 
 
 class MarkdownCode:
-    """Follows a text; `inside` says whether what comes next is code."""
+    """Tracks a text; `is_inside` returns whether the next character is code."""
 
     def __init__(self) -> None:
         self._fence: str = ""  # the character of the open fence
         self._inline: bool = False
         self._opening_length: int = 0  # of the run that opened the code
         self._indent = 0  # of the open fence
-        self._was_quoted = False  # the open fence stands in a quotation
+        self._was_quoted = False  # the open fence is inside a block quote
         self._in_info = False  # on the line that opened the fence
-        self._closing = False  # a closing fence was read; only blanks may follow it
-        self._run = ""  # the character of a run that may go on
+        self._closing = False  # a closing fence was read; only whitespace may follow it
+        self._run = ""  # the character of a run that may continue
         self._run_length = 0
         self._start_line()
 
     def _start_line(self) -> None:
-        self._blank = True  # nothing but blanks so far
-        self._bare = True  # nothing but blanks and quote marks
-        self._margin = True  # nothing that forbids a fence
+        self._blank = True  # only whitespace so far
+        self._bare = True  # only whitespace and quote markers so far
+        self._margin = True  # a fence can still start on this line
         self._width = 0
 
     def feed(self, text: str) -> None:
+        """Process the next piece of text."""
         for match in _PIECE.finditer(text):
             piece = match[0]
             if piece[0] in "`~":
@@ -50,7 +51,7 @@ class MarkdownCode:
                 self._read_prose(piece)
 
     def is_inside(self) -> bool:
-        """Is what comes next code? It must not go on with the same run of backticks."""
+        """Return whether the next text is code. It must not continue the last run of backticks."""
         self._end_run()
         return bool(self._fence) or self._inline
 
@@ -61,7 +62,7 @@ class MarkdownCode:
         self._run_length += len(piece)
 
     def _end_run(self) -> None:
-        """The run has ended: what does it open or close?"""
+        """Handle the end of a run of backticks or tildes, which may open or close code."""
         run, count = self._run, self._run_length
         if not run:
             return
@@ -87,19 +88,19 @@ class MarkdownCode:
         if run != self._fence:
             return
         if self._in_info:
-            if run == "`":  # no info string has backticks: this was inline code
+            if run == "`":  # an info string has no backticks, so this was inline code
                 self._fence = ""
                 self._inline = count != self._opening_length
         elif count >= self._opening_length and self._width <= self._indent + _MAX_EXTRA_INDENT:
             self._closing = self._blank or (self._was_quoted and self._bare)
 
     def _read_prose(self, piece: str) -> None:
-        filled = not piece.isspace()
-        self._closing = self._closing and not filled
+        has_text = not piece.isspace()
+        self._closing = self._closing and not has_text
         if not self._margin:
             return
         self._width += len(piece) + piece.count("\t") * (_TAB_WIDTH - 1)
-        self._blank = self._blank and not filled
+        self._blank = self._blank and not has_text
         self._bare = self._bare and not piece.strip(" \t>")
         self._margin = _MARGIN.match(piece) is not None
 

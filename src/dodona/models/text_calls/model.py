@@ -1,18 +1,17 @@
-"""Calls that a model writes as text, in its content or its thinking, become calls.
+"""Turn calls that a model writes as text, in its content or thinking, into tool calls.
 
-They are looked for only when tools were offered, and only calls of those tools count. A native
-call in the answer wins: then the text stands as it was written. So it does in code (fences,
-inline), in an answer that the provider refused, and where a call is not finished: its arguments
-may be cut.
+The text is scanned only if the request has tools, and only calls to these tools count. It stays
+unchanged if the answer contains a native call, if the provider refused to answer, inside code
+(fenced or inline), and if a call is incomplete, because its arguments may be truncated.
 
-What a model thinks is not yet what it does: a call in its thinking counts only when it then says
-nothing. The text that is shown and kept is without the calls; when only blanks are left it is
-empty. While a call is held back nothing is shown; when the stream breaks, what was held is lost.
+A call in the thinking counts only if the content is empty: a model may consider a call without
+making it. The text shown and stored omits the calls; if only whitespace is left, it is empty.
+While a possible call is buffered, nothing is shown; if the stream breaks, the buffer is lost.
 
-Not defended: only what the model itself writes is read, never results or the user's words, but a
-model that repeats a stranger's call outside of code has made it its own. In the forms whose values
-are bare text (`<parameter …>`) a repeated `</parameter>` ends the value, whoever wrote it; JSON
-strings cannot be left that way. Grants and rules must judge these calls like any other.
+Not protected against: only the model's own output is scanned, never tool results or user messages,
+but a model that repeats a call from an untrusted source outside of code makes that call. In the
+syntaxes with plain-text values (`<parameter …>`), a `</parameter>` inside a value ends it; JSON
+strings do not have this problem. Grants and rules must check these calls like any other.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from dodona.models.text_calls.scanner import TextCallScanner
 
 
 class TextCallModel:
-    """A model, and the calls in its text."""
+    """Wraps a model and recognizes calls in its text."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -57,6 +56,7 @@ class TextCallModel:
         return self._model.name
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
+        """Stream the answer of the wrapped model; scan it if the request has tools."""
         return self._scan_stream(request) if request.tools else self._model.stream(request)
 
     @asynccontextmanager
@@ -66,7 +66,7 @@ class TextCallModel:
 
 
 class _ScannedStream:
-    """The events of another stream, read as they pass."""
+    """Passes on the events of another stream and scans their text for calls."""
 
     def __init__(self, stream: ModelStream, request: ModelRequest) -> None:
         self._stream = stream
@@ -126,12 +126,12 @@ class _ScannedStream:
         if done.message.calls or done.finish is FinishReason.REFUSAL:
             self._abandon()
             return done
-        # Thinking before which content came was given up then, and has no calls left.
-        thinking, thought = self._thinking.close()
-        content, said = self._content.close()
+        # If there was content, the thinking scanner was abandoned and has no calls.
+        thinking, thinking_calls = self._thinking.close()
+        content, content_calls = self._content.close()
         self._show_thinking(thinking)
         self._show_content(content)
-        calls = self._assign_ids(thought + said)
+        calls = self._assign_ids(thinking_calls + content_calls)
         if not calls:
             return done
         for index, call in enumerate(calls):
@@ -144,15 +144,15 @@ class _ScannedStream:
         return replace(done, finish=FinishReason.TOOL_CALLS, message=message)
 
     def _assign_ids(self, calls: list[ParsedCall]) -> tuple[ToolCall, ...]:
-        """The calls with ids that the conversation does not have yet: some providers insist."""
-        taken = {
+        """Give the calls ids that are new to the conversation, as some providers require."""
+        used_ids = {
             call.id
             for message in self._request.messages
             if isinstance(message, AssistantText)
             for call in message.calls
         }
-        free = (name for n in count(1) if (name := f"text_call_{n}") not in taken)
-        return tuple(ToolCall(next(free), name, arguments) for name, arguments in calls)
+        new_ids = (id_ for n in count(1) if (id_ := f"text_call_{n}") not in used_ids)
+        return tuple(ToolCall(next(new_ids), name, arguments) for name, arguments in calls)
 
 
 def _blank_to_empty(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Finds the calls in one channel of an answer, content or thinking, while it streams.
+"""Find calls in one channel of a streamed answer, content or thinking.
 
-Text flows on at once, but for what may be the beginning of a marker. From a marker on it is held
-until it is a call or cannot be one any more; after a call all is held until the answer ends,
-because a native call may still come, and then the text must stand as it was written.
+Text is passed on at once, except for a possible start of a marker. From a marker on, text is
+buffered until it is a call or cannot be one. After a call everything is buffered until the answer
+ends: a native call may still follow, and then the text must stay unchanged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dodona.models.text_calls.cursor import Cursor, Mismatch
 from dodona.models.text_calls.forms import PARSERS_BY_MARKER, CallParser, parse_whole_json
 from dodona.models.text_calls.markdown_code import MarkdownCode
 
-# In characters. Who writes more than this between a marker and the end is not calling a tool.
+# A text longer than this after a marker is not treated as a call.
 MAX_BUFFERED_CHARS = 256 * 1024
-# Cutting a long text first keeps the work linear: what is left is copied at every step.
+# Long text is processed in pieces to stay linear: each step copies the rest of the piece.
 _PIECE_CHARS = 4096
 
 _MARKER = re.compile("|".join(map(re.escape, PARSERS_BY_MARKER)))
@@ -26,63 +26,63 @@ _MAX_MARKER_CHARS = max(map(len, PARSERS_BY_MARKER))
 
 @dataclass(frozen=True, slots=True)
 class CallBlock:
-    """Calls, and the text that they were."""
+    """Calls, and the text they were parsed from."""
 
     source: str
     calls: list[ParsedCall]
 
 
 class TextCallScanner:
-    """`feed` gives what may be shown now; `close` what is left, and the calls."""
+    """Scans a text: `feed` returns text to show now, `close` the rest and the calls."""
 
     def __init__(self, offered: OfferedTools, *, may_be_json: bool) -> None:
         self._offered = offered
         self._code = MarkdownCode()
-        self._at_start = may_be_json  # only blanks so far: JSON could be the whole answer
-        self._tail = ""  # perhaps the beginning of a marker
+        self._at_start = may_be_json  # only whitespace so far: the answer may be JSON
+        self._tail = ""  # a possible start of a marker
         self._candidate: _Candidate | None = None
-        self._buffered: list[str | CallBlock] = []  # all since the first call
+        self._buffered: list[str | CallBlock] = []  # everything since the first call
         self._buffered_size = 0
         self._shown: list[str] = []
         self._abandoned = False
 
     @property
     def text(self) -> str:
-        """What was shown, and what is kept without the calls."""
+        """The text without the calls: shown so far, and still buffered."""
         return "".join(self._shown) + self._buffered_text()
 
     def feed(self, text: str) -> str:
-        """The text that may be shown now."""
-        is_holding = self._candidate or self._buffered or self._tail or self._at_start
-        if not is_holding and "<" not in text and "[" not in text:
-            self._emit(text)  # nearly always
+        """Process a piece of text, and return the text to show now."""
+        is_buffering = self._candidate or self._buffered or self._tail or self._at_start
+        if not is_buffering and "<" not in text and "[" not in text:
+            self._emit(text)  # the common case
             return text
-        before, at = len(self._shown), 0
-        while at < len(text) and not self._abandoned:
+        before, position = len(self._shown), 0
+        while position < len(text) and not self._abandoned:
             size = min(_PIECE_CHARS, self._remaining_capacity())
             if size:
-                self._read(text[at : at + size])
-                at += size
+                self._read(text[position : position + size])
+                position += size
             else:
                 self.abandon()
-        if at < len(text):
-            self._shown.append(text[at:])
+        if position < len(text):
+            self._shown.append(text[position:])
         return "".join(self._shown[before:])
 
     def abandon(self) -> str:
-        """Show all that is held, as it was written, and look for nothing any more."""
+        """Stop scanning, and return all buffered text unchanged."""
         self._abandoned = True
-        held = [part if isinstance(part, str) else part.source for part in self._buffered]
+        parts = [part if isinstance(part, str) else part.source for part in self._buffered]
         if self._candidate is not None:
-            held.append(self._candidate.source())
-        held.append(self._tail)
+            parts.append(self._candidate.source())
+        parts.append(self._tail)
         self._buffered, self._candidate, self._tail = [], None, ""
-        text = "".join(held)
+        text = "".join(parts)
         self._shown.append(text)
         return text
 
     def close(self) -> tuple[str, list[ParsedCall]]:
-        """The answer has ended: the text that was still held, and the calls."""
+        """End the scan, and return the remaining text and the calls."""
         before = len(self._shown)
         while self._candidate is not None:
             self._candidate.cursor.ended = True
@@ -96,11 +96,11 @@ class TextCallScanner:
 
     def _buffered_text(self) -> str:
         text = "".join(part for part in self._buffered if isinstance(part, str))
-        return text if text.strip() else ""  # blanks between calls are no text
+        return text if text.strip() else ""  # ignore whitespace between calls
 
     def _remaining_capacity(self) -> int:
-        held = self._buffered_size + (self._candidate.size if self._candidate else len(self._tail))
-        return MAX_BUFFERED_CHARS - held
+        pending = self._candidate.size if self._candidate else len(self._tail)
+        return MAX_BUFFERED_CHARS - self._buffered_size - pending
 
     def _read(self, text: str) -> None:
         rest = text
@@ -110,7 +110,7 @@ class TextCallScanner:
                 return
 
     def _read_call(self, text: str) -> str:
-        """Go on with a call that may be one; what is not part of it is given back."""
+        """Continue a possible call, and return the text after it."""
         candidate = self._candidate
         assert candidate is not None
         try:
@@ -126,7 +126,7 @@ class TextCallScanner:
         return candidate.cursor.rest
 
     def _read_text(self, text: str) -> str:
-        """Show text up to the next marker; what follows the marker is given back."""
+        """Emit text up to the next marker, and return the text after the marker."""
         text = self._tail + text
         self._tail = ""
         if self._at_start and (text := self._read_start(text)) and self._candidate:
@@ -152,7 +152,7 @@ class TextCallScanner:
         return text[marker.end() :]
 
     def _read_start(self, text: str) -> str:
-        """Blanks before an answer are shown; an answer that begins with a bracket may be a call."""
+        """Emit leading whitespace; an answer that starts with a bracket may be a call."""
         rest = text.lstrip()
         self._emit(text[: len(text) - len(rest)])
         if rest.startswith(("{", "[")) and _partial_marker_start(rest) and not _MARKER.match(rest):
@@ -176,17 +176,17 @@ class TextCallScanner:
 
 
 def _partial_marker_start(text: str) -> int:
-    """Where the text ends in the beginning of a marker; its length if it does not."""
+    """Return the start of a partial marker at the end of the text; else the text's length."""
     start = max(len(text) - _MAX_MARKER_CHARS + 1, 0)
-    # A marker has its bracket in front and no other: only the last one can begin it.
-    at = max(text.rfind("<", start), text.rfind("[", start))
-    if at >= 0 and any(marker.startswith(text[at:]) for marker in PARSERS_BY_MARKER):
-        return at
+    # A marker has one opening bracket, its first character, so only the last one can start it.
+    bracket = max(text.rfind("<", start), text.rfind("[", start))
+    if bracket >= 0 and any(marker.startswith(text[bracket:]) for marker in PARSERS_BY_MARKER):
+        return bracket
     return len(text)
 
 
 class _Candidate:
-    """Text from a marker on, which is a call or is not."""
+    """A possible call: the text from a marker on, and its parser."""
 
     def __init__(self, parser: CallParser, offered: OfferedTools, *, opening: str = "") -> None:
         self.cursor = Cursor()
@@ -195,7 +195,7 @@ class _Candidate:
         self.size = len(opening)
 
     def feed(self, text: str) -> list[ParsedCall] | None:
-        """The calls, once they are complete."""
+        """Parse more text, and return the calls once they are complete."""
         self._parts.append(text)
         self.size += len(text)
         self.cursor.rest += text
@@ -206,9 +206,10 @@ class _Candidate:
         return None
 
     def source(self) -> str:
+        """Return all text received for this call."""
         return "".join(self._parts)
 
     def consumed_source(self) -> str:
-        """The source without what the parser has not read."""
+        """Return the text that the parser has consumed."""
         source = self.source()
         return source[: len(source) - len(self.cursor.rest)]

@@ -1,1 +1,1 @@
-"""API tokens, the audit log, settings of users and projects."""
+"""API tokens, the audit log, and user settings."""

@@ -1,4 +1,4 @@
-"""Tokens: made once, shown once, kept as their SHA-256. One that is revoked stays on record."""
+"""API tokens: the text is shown once and stored as SHA-256. Revoked tokens stay on record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dodona.store.schema import tokens
 
 MAX_LABEL_CHARS: Final = 200
 
-# Names become folders, also where these do not tell capitals apart.
+# User names become folder names, also on file systems that ignore case.
 _USER_PATTERN = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 _COLUMNS = (
     *(tokens.c.id, tokens.c.user_id, tokens.c.label, tokens.c.scopes_json, tokens.c.created_at),
@@ -61,12 +61,12 @@ _UPDATE_LAST_USED = statement(
 
 
 def digest_of(text: str) -> str:
-    """What is kept of a token. With 256 random bits in it, nobody finds its text by trying."""
+    """Return the stored hash of a token. With 256 random bits, it cannot be brute-forced."""
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class ApiTokens:
-    """The tokens of all users. What is done to them goes into the audit log along with it."""
+    """The tokens of all users. Every change is also written to the audit log."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,7 +80,7 @@ class ApiTokens:
         label: str = "",
         expires_at: float | None = None,
     ) -> tuple[ApiToken, str]:
-        """A new token and its text, which cannot be had again."""
+        """Create a token; return it and its text, which cannot be retrieved again."""
         _check_new_token(user_id, scopes, label)
         text = TOKEN_PREFIX + secrets.token_urlsafe(32)
         values = {
@@ -91,37 +91,38 @@ class ApiTokens:
             "created_at": time(),
             "expires_at": expires_at,
         }
-        allowed = ", ".join(sorted(scopes))
+        scope_list = ", ".join(sorted(scopes))
 
         def create(tx: Transaction) -> ApiToken:
-            made = _find_token(tx, tx.insert(_INSERT_TOKEN, **values))
-            told = f"token {made.id} was made for {user_id}: {allowed}."
-            add_entry(tx, AuditEntry.for_admin(told, user_id=by))
-            return made
+            token = _find_token(tx, tx.insert(_INSERT_TOKEN, **values))
+            message = f"token {token.id} was created for {user_id}: {scope_list}."
+            add_entry(tx, AuditEntry.for_admin(message, user_id=by))
+            return token
 
         return await self._database.write(create), text
 
     async def list(self) -> list[ApiToken]:
-        """All that there ever were, the oldest first."""
+        """List all tokens, including revoked and expired ones, oldest first."""
         return [
             _token_from_row(row)
             for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_TOKENS))
         ]
 
     async def revoke(self, token_id: int, *, by: str) -> ApiToken:
-        """It counts no more, at once. Revoking it again changes nothing."""
+        """Revoke a token immediately. Revoking it again changes nothing."""
 
         def revoke(tx: Transaction) -> ApiToken:
-            found = _find_token(tx, token_id)
+            token = _find_token(tx, token_id)
             if not tx.execute(_REVOKE, its_id=token_id, now=time()):
-                return found
-            told = f"token {token_id} of {found.user_id} was revoked."
-            add_entry(tx, AuditEntry.for_admin(told, user_id=by))
+                return token
+            message = f"token {token_id} of {token.user_id} was revoked."
+            add_entry(tx, AuditEntry.for_admin(message, user_id=by))
             return _find_token(tx, token_id)
 
         return await self._database.write(revoke)
 
     async def has_active(self) -> bool:
+        """Whether any token is neither revoked nor expired."""
         now = time()
         return (
             await self._database.read(lambda tx: tx.fetch_one(_SELECT_ANY_ACTIVE, now=now))
@@ -129,6 +130,7 @@ class ApiTokens:
         )
 
     async def find(self, digest: str) -> ApiToken | None:
+        """Return the token whose text has this SHA-256, active or not."""
         row = await self._database.read(
             lambda tx: tx.fetch_one(_SELECT_TOKEN_BY_HASH, its_hash=digest)
         )
@@ -137,6 +139,7 @@ class ApiTokens:
         return _token_from_row(row[1:])
 
     async def record_use(self, ids: Sequence[int], used_at: float) -> None:
+        """Record when tokens were last used; this may be lost in a power failure."""
         rows = [{"its_id": each, "now": used_at} for each in ids]
         await self._database.write(lambda tx: tx.execute_many(_UPDATE_LAST_USED, rows), soft=True)
 
@@ -144,13 +147,14 @@ class ApiTokens:
 def _check_new_token(user_id: str, scopes: Collection[str], label: str) -> None:
     if not _USER_PATTERN.fullmatch(user_id):
         raise BadRequest(
-            f"{user_id!r:.80} is no name for a user.",
-            hint="Use up to 64 small letters, digits and . _ @ + -, a letter or digit first.",
+            f"{user_id!r:.80} is not a valid user name.",
+            hint="Use up to 64 lowercase letters, digits and . _ @ + -, starting with a letter "
+            "or digit.",
         )
     for scope in scopes:
         if scope not in SCOPES:
-            near = did_you_mean(scope, SCOPES) or f"Scopes are {', '.join(SCOPES)}."
-            raise BadRequest(f"there is no scope {scope!r:.80}.", hint=near)
+            hint = did_you_mean(scope, SCOPES) or f"Scopes are {', '.join(SCOPES)}."
+            raise BadRequest(f"there is no scope {scope!r:.80}.", hint=hint)
     if not scopes:
         raise BadRequest("a token needs a scope.", hint=f"Scopes are {', '.join(SCOPES)}.")
     check_length("the label of a token", label, max_chars=MAX_LABEL_CHARS)

@@ -1,4 +1,4 @@
-"""The audit log: entries are added, in batches and behind whoever notes them, and never changed."""
+"""The audit log: entries are added in batches in the background, and never changed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dodona.store.db.statements import Statement, insert_into, statement
 from dodona.store.db.text import Redact
 from dodona.store.schema import audit
 
-MAX_ENTRY_CHARS: Final = 500  # characters of what happened
-BATCH_SECONDS: Final = 0.2  # seconds for which entries are collected
-MAX_PENDING: Final = 10_000  # entries, while the store does not write; then they are counted only
+MAX_ENTRY_CHARS: Final = 500
+BATCH_SECONDS: Final = 0.2  # how long entries are collected before they are written
+MAX_PENDING: Final = 10_000  # while the store cannot write; further entries are only counted
 _MAX_NAME_CHARS: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ _DELETE_OLD = statement(delete(audit).where(audit.c.at < bindparam("before")))
 
 
 def _page_statement(*, of_kind: bool) -> Statement:
-    wanted = [audit.c.at >= bindparam("since"), audit.c.id < bindparam("before")]
+    conditions = [audit.c.at >= bindparam("since"), audit.c.id < bindparam("before")]
     if of_kind:
-        wanted.append(audit.c.kind == bindparam("its_kind"))
+        conditions.append(audit.c.kind == bindparam("its_kind"))
     columns = (audit.c.id, *(audit.c[name] for name in _FIELDS))
-    found = select(*columns).where(*wanted).order_by(audit.c.id.desc())
-    return statement(found.limit(bindparam("limit")))
+    page = select(*columns).where(*conditions).order_by(audit.c.id.desc())
+    return statement(page.limit(bindparam("limit")))
 
 
 _SELECT_PAGE = {of_kind: _page_statement(of_kind=of_kind) for of_kind in (False, True)}
@@ -45,12 +45,12 @@ _MAX_ID: Final = 2**63 - 1
 
 
 def add_entry(tx: Transaction, entry: AuditEntry) -> None:
-    """Write an entry in one transaction with what it is about."""
+    """Write an entry in the transaction of the change that it describes."""
     tx.execute(_INSERT_ENTRY, **_row_values(entry))
 
 
 class AuditLog:
-    """The `Audit` of the store. `hide` takes known secrets out of what is kept."""
+    """Writes the audit log. `redact` removes known secrets from entries."""
 
     def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
@@ -62,14 +62,19 @@ class AuditLog:
         self._write_future: asyncio.Future[None] | None = None
 
     def record(self, entry: AuditEntry) -> None:
-        kept = self._sampler.sample(replace(entry, at=entry.at or time()))
-        if kept is not None:
-            self._enqueue(kept)
+        """Write an entry soon. Never waits or raises; call it in the event loop's thread.
+
+        Of many similar entries from one source, only some are written and the others counted, so
+        that untrusted clients cannot fill the disk.
+        """
+        sampled = self._sampler.sample(replace(entry, at=entry.at or time()))
+        if sampled is not None:
+            self._enqueue(sampled)
 
     async def page(
         self, *, since: float = 0.0, kind: str = "", before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        """Entries, the newest first; `before` is the last id of the page before."""
+        """Return entries, newest first; `before` is the last id of the previous page."""
         values: dict[str, Any] = {"since": since, "before": before or _MAX_ID, "limit": limit}
         if kind:
             values["its_kind"] = kind
@@ -80,7 +85,7 @@ class AuditLog:
         return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def expire(self, before: float) -> int:
-        """Delete what is older; how many entries those were."""
+        """Delete entries older than a time; return their number."""
         for entry in self._sampler.drain_omitted(time()):
             self._enqueue(entry)
         return await self._database.write(
@@ -88,7 +93,7 @@ class AuditLog:
         )
 
     async def close(self) -> None:
-        """Write what waits. Whatever is wrong with the store by now goes to the log."""
+        """Write all pending entries. If the store fails, the error is logged."""
         for entry in self._sampler.drain_omitted(float("inf")):
             self._enqueue(entry)
         if self._timer is not None:
@@ -133,7 +138,7 @@ class AuditLog:
         entries, self._pending = self._pending, []
         if self._dropped_count:
             _log.error(
-                "%d entries of the audit log were lost: the store was slow", self._dropped_count
+                "%d audit log entries were lost: the store was too slow", self._dropped_count
             )
             self._dropped_count = 0
         return [_row_values(entry) for entry in entries]

@@ -1,4 +1,4 @@
-"""Leaves most of many alike entries out of the audit log, so that no stranger can fill the disk."""
+"""Samples similar audit log entries, so that untrusted clients cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 
 from dodona.core.domain.audit import AuditEntry
 
-WINDOW_SECONDS: Final = 60.0  # seconds
-MAX_ALIKE: Final = 10  # entries of a kind from one place within a window
-MAX_TOTAL: Final = 120  # entries within a window, wherever they come from
-MAX_SOURCES: Final = 4_096  # that are told apart
+WINDOW_SECONDS: Final = 60.0
+MAX_ALIKE: Final = 10  # entries of one kind from one source per window
+MAX_TOTAL: Final = 120  # entries per window, from all sources
+MAX_SOURCES: Final = 4_096  # sources that are counted separately
 
 _SourceKey: TypeAlias = tuple[str, str, str]
 
@@ -25,14 +25,14 @@ class _WindowCount:
 
 
 class AuditSampler:
-    """What an operator does is always kept."""
+    """Decides which entries are written. Entries of kind `admin` always are."""
 
     def __init__(self) -> None:
         self._counts: dict[_SourceKey, _WindowCount] = {}
         self._total = _WindowCount(0.0)
 
     def sample(self, entry: AuditEntry) -> AuditEntry | None:
-        """The entry, with how many alike were left out before it; None if it is left out too."""
+        """Return the entry with the number of similar ones omitted before it; None to omit it."""
         if entry.kind == "admin":
             return entry
         count = self._count_for(entry)
@@ -44,15 +44,15 @@ class AuditSampler:
             return None
         count.accepted += 1
         self._total.accepted += 1
-        left_out, count.omitted = count.omitted, 0
-        return replace(entry, more=left_out)
+        omitted, count.omitted = count.omitted, 0
+        return replace(entry, more=omitted)
 
     def drain_omitted(self, now: float) -> Iterator[AuditEntry]:
-        """The last one of those that were left out and never told of, once their time is over."""
-        over = [
+        """Yield the last omitted entry of each window that has ended, if not reported yet."""
+        ended = [
             key for key, count in self._counts.items() if now - count.started_at >= WINDOW_SECONDS
         ]
-        for key in over:
+        for key in ended:
             count = self._counts.pop(key)
             if count.last_omitted is not None and count.omitted:
                 yield replace(count.last_omitted, more=count.omitted - 1)
@@ -61,7 +61,7 @@ class AuditSampler:
         key = (entry.kind, entry.address, entry.user_id)
         count = self._counts.get(key)
         if count is None and len(self._counts) >= MAX_SOURCES:
-            key = (entry.kind, "", "")  # all the rest together
+            key = (entry.kind, "", "")  # all other sources together
             count = self._counts.get(key)
         if count is None:
             count = self._counts[key] = _WindowCount(entry.at)

@@ -1,4 +1,4 @@
-"""The settings of each user, as JSON; what they mean is not known here."""
+"""The settings of each user as JSON; their meaning is defined elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UPSERT_AND_LOCK = upsert(
     settings,
     lambda add: (
         add.values(user_id=bindparam("user_id"), model_settings_json="{}", updated_at=0.0)
-        # The update changes nothing: it locks the row, until the end of the transaction.
+        # The update changes nothing: it locks the row until the end of the transaction.
         .on_conflict_do_update(index_elements=["user_id"], set_={"user_id": add.excluded.user_id})
         .returning(settings.c.model_settings_json)
     ),
@@ -33,7 +33,7 @@ _UPDATE_SETTINGS = statement(
 
 
 class UserSettings:
-    """The settings of all users. Who has set nothing has none."""
+    """The settings of all users; empty by default."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,10 +45,10 @@ class UserSettings:
     async def update(
         self, user_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Replace the settings by what a function makes of them; the settings after that.
+        """Replace the settings with the result of a function; return the new settings.
 
-        Changes come one after the other, so none undoes another unseen. The function runs in the
-        transaction, more than once perhaps; when it raises, all stays as it was.
+        Changes are serialised, so none is lost. The function runs in the transaction and may run
+        more than once; if it raises, nothing changes.
         """
         if not user_id:
             raise BadRequest("settings need a user.")
@@ -56,8 +56,8 @@ class UserSettings:
         def write(tx: Transaction) -> dict[str, Any]:
             row = tx.fetch_one(_UPSERT_AND_LOCK, user_id=user_id)
             assert row is not None
-            changed = to_json(change(from_json(row[0])))
-            tx.execute(_UPDATE_SETTINGS, its_user=user_id, new_settings=changed, now=time())
-            return from_json(changed)
+            encoded = to_json(change(from_json(row[0])))
+            tx.execute(_UPDATE_SETTINGS, its_user=user_id, new_settings=encoded, now=time())
+            return from_json(encoded)
 
         return await self._database.write(write)

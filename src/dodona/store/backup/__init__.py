@@ -1,1 +1,1 @@
-"""Backups of a store, and restoring them."""
+"""Creating, verifying and restoring backups of a store."""

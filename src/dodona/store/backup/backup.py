@@ -1,8 +1,8 @@
-"""Backups of a store: made while it is used, looked over without a server, put back whole.
+"""Backups of a store: created while it is in use, verified without a server, restored completely.
 
-A backup is a folder: the data, a copy of whatever the caller adds, and a manifest with checksums.
-Of SQLite the data is one file, of PostgreSQL a file for each table. Each is restored into a
-database of its own kind.
+A backup is a folder: the data, extra files of the caller, and a manifest with checksums. The data
+is one file for SQLite, and one file per table for PostgreSQL. A backup can only be restored into
+the same kind of database.
 """
 
 from __future__ import annotations
@@ -43,30 +43,32 @@ def create(
     extra_files: Mapping[str, bytes] | None = None,
     on_progress: OnProgress,
 ) -> Manifest:
-    """Make a backup of what is committed now. The folder is there when all of it is."""
-    found = inspect(location)
-    if not found.revision:
+    """Back up all committed data. The folder appears only when the backup is complete."""
+    state = inspect(location)
+    if not state.revision:
         raise NotFound(f"there is no store at {location}.", hint="There is nothing to back up.")
     if folder.exists():
-        raise BadRequest(f"{folder} is there already.", hint="Name a folder that is not.")
+        raise BadRequest(f"{folder} already exists.", hint="Specify a new folder.")
     folder = folder.absolute()
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _check_free_space(folder.parent, found.size or 0)
-        beside.mkdir(mode=0o700)
-        manifest = _write_contents(location, found.revision, beside, extra_files or {}, on_progress)
-        manifest.write(beside)
-        fsync_path(beside)
-        beside.rename(folder)
+        _check_free_space(folder.parent, state.size or 0)
+        partial.mkdir(mode=0o700)
+        manifest = _write_contents(
+            location, state.revision, partial, extra_files or {}, on_progress
+        )
+        manifest.write(partial)
+        fsync_path(partial)
+        partial.rename(folder)
         fsync_path(folder.parent)
     except OSError as error:
         raise StoreError(
             f"the backup {folder} cannot be written: {error.strerror or error}.",
-            hint="Look at the disk and at the permissions of its folder.",
+            hint="Check the disk and the permissions of the folder.",
         ) from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     return manifest
 
 
@@ -79,13 +81,13 @@ def _write_contents(
 ) -> Manifest:
     for name, content in extra_files.items():
         write_file(folder / name, content)
-    copied = backup_postgres.CopyResult({}, {}, {})
+    result = backup_postgres.CopyResult({}, {}, {})
     if location.path is not None:
         backup_sqlite.copy(location.path, folder / backup_sqlite.STORE_FILE, on_progress)
         tables = backup_sqlite.count_rows(folder / backup_sqlite.STORE_FILE)
-        copied = backup_postgres.CopyResult(tables, {}, {})
+        result = backup_postgres.CopyResult(tables, {}, {})
     else:
-        copied = backup_postgres.copy(location, folder, on_progress)
+        result = backup_postgres.copy(location, folder, on_progress)
     return Manifest(
         format=FORMAT_VERSION,
         database=POSTGRES if location.path is None else SQLITE,
@@ -93,9 +95,9 @@ def _write_contents(
         dodona=__version__,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         files=dict(_list_files(folder)),
-        tables=copied.tables,
-        columns=copied.columns,
-        sequences=copied.sequences,
+        tables=result.tables,
+        columns=result.columns,
+        sequences=result.sequences,
     )
 
 
@@ -107,13 +109,13 @@ def _list_files(folder: Path) -> Iterator[tuple[str, FileEntry]]:
 
 
 def verify(folder: Path) -> Iterator[CheckResult]:
-    """Look a backup over, without a server and without changing it."""
+    """Verify a backup, without a server and without changing it."""
     manifest = Manifest.read(folder)
     files = tuple(_file_problems(folder, manifest))
     yield CheckResult("files", files)
     if not files:
-        how = backup_sqlite if manifest.database == SQLITE else backup_postgres
-        yield CheckResult("rows", tuple(how.problems(folder, manifest)))
+        driver = backup_sqlite if manifest.database == SQLITE else backup_postgres
+        yield CheckResult("rows", tuple(driver.problems(folder, manifest)))
     yield CheckResult("schema", tuple(_schema_problems(manifest, folder)))
 
 
@@ -121,17 +123,17 @@ def _file_problems(folder: Path, manifest: Manifest) -> Iterator[str]:
     for name, expected in manifest.files.items():
         try:
             if entry_of(folder / name) != expected:
-                yield f"{name} is not as it was written"
+                yield f"{name} has changed since it was written"
         except OSError as error:
             yield f"{name} cannot be read: {error.strerror}"
-    needed = (
+    required = (
         backup_sqlite.STORE_FILE if manifest.database == SQLITE else backup_postgres.TABLES_FOLDER
     )
-    if not any(name.split("/")[0] == needed for name in manifest.files):
-        yield f"{needed} is missing"
-    known = {*manifest.files, MANIFEST_FILE}
-    strange = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
-    yield from (f"{name} does not belong to it" for name in sorted({*strange} - known))
+    if not any(name.split("/")[0] == required for name in manifest.files):
+        yield f"{required} is missing"
+    expected_names = {*manifest.files, MANIFEST_FILE}
+    names = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+    yield from (f"{name} is not part of it" for name in sorted({*names} - expected_names))
 
 
 def _schema_problems(manifest: Manifest, folder: Path) -> Iterator[str]:
@@ -144,36 +146,36 @@ def _schema_problems(manifest: Manifest, folder: Path) -> Iterator[str]:
 def restore(
     folder: Path, location: StoreLocation, *, force: bool, on_progress: OnProgress
 ) -> str | None:
-    """Make a backup the store; where that is kept which was there before.
+    """Replace the store with a backup; return the location of the previous store, if any.
 
-    Nothing is changed unless the backup is whole and nobody uses the store.
+    Nothing is changed unless the backup is intact and the store is not in use.
     """
     manifest = Manifest.read(folder)
     kind = POSTGRES if location.path is None else SQLITE
     if manifest.database != kind:
         raise BadRequest(
-            f"the backup {folder} is of {manifest.database}, and the store {location} is not.",
-            hint="Name a store of its own kind with [store] url.",
+            f"the backup {folder} is for {manifest.database}, but the store {location} is not.",
+            hint=f"Set [store] url to a {manifest.database} database.",
         )
-    wrong = [problem for check in verify(folder) for problem in check.problems]
-    if wrong:
+    problems = [problem for check in verify(folder) for problem in check.problems]
+    if problems:
         raise StoreError(
-            f"the backup {folder} is damaged: {wrong[0]}.", hint="Nothing was changed."
+            f"the backup {folder} is damaged: {problems[0]}.", hint="Nothing was changed."
         )
     if not force and _exists(location):
         raise BadRequest(
-            f"there is a store at {location} already.",
-            hint="With --force it is kept beside the restored one.",
+            f"there is already a store at {location}.",
+            hint="With --force, it is kept next to the restored one.",
         )
     if location.path is None:
         return backup_postgres.restore(folder, manifest, location, on_progress)
     _check_free_space(_nearest_existing(location.path.parent), manifest.bytes)
-    kept = backup_sqlite.restore(folder, manifest, location.path, on_progress)
-    return None if kept is None else str(kept)
+    previous = backup_sqlite.restore(folder, manifest, location.path, on_progress)
+    return None if previous is None else str(previous)
 
 
 def _exists(location: StoreLocation) -> bool:
-    """Also when it cannot be read: that may be why it is to be replaced."""
+    """Whether the store exists. It may be unreadable, which is a reason to restore a backup."""
     if location.path is not None:
         return location.path.exists() and location.path.stat().st_size > 0
     return bool(inspect(location).revision)
@@ -184,13 +186,13 @@ def _check_free_space(folder: Path, size: int) -> None:
         free = shutil.disk_usage(folder).free
         if free < size:
             raise StoreError(
-                f"the disk of {folder} has {free:,} bytes, and {size:,} are needed.",
-                hint="Make room, or choose another place. Nothing was changed.",
+                f"the disk of {folder} has {free:,} bytes free, but {size:,} are needed.",
+                hint="Free disk space, or choose another location. Nothing was changed.",
             )
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """The folder, or the first above it that there is."""
+    """Return the folder, or its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder

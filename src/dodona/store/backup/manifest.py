@@ -1,4 +1,4 @@
-"""What a backup holds: its files with their checksums, and how many rows each table has."""
+"""The manifest of a backup: its files with checksums, and the row count of each table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dodona.core.errors import NotFound, StoreError
 
 MANIFEST_FILE: Final = "manifest.json"
 FORMAT_VERSION: Final = 1
-_MAX_MANIFEST_BYTES: Final = 8 << 20  # bytes of a manifest
+_MAX_MANIFEST_BYTES: Final = 8 << 20
 _BLOCK_BYTES: Final = 1 << 20
 
-# Told how much is done, of how much.
+# Receives the amount done, and the total.
 OnProgress: TypeAlias = Callable[[int, int], None]
 
 
@@ -30,7 +30,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`tables` has the rows of each; `columns` and `sequences` are there to load PostgreSQL."""
+    """`tables` has row counts; `columns` and `sequences` are needed to load PostgreSQL."""
 
     format: int
     database: str  # sqlite or postgresql
@@ -52,37 +52,39 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
+        """Read and validate the manifest of a backup."""
         try:
             with (folder / MANIFEST_FILE).open("rb") as file:
                 raw = file.read(_MAX_MANIFEST_BYTES)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
-                f"there is no backup at {folder}.", hint="Name the folder that it is in."
+                f"there is no backup at {folder}.", hint="Specify the folder of the backup."
             ) from error
         except OSError as error:
             raise StoreError(f"the backup {folder} cannot be read: {error.strerror}.") from error
         try:
-            found = msgspec.json.decode(raw, type=cls)
+            manifest = msgspec.json.decode(raw, type=cls)
         except (msgspec.DecodeError, RecursionError) as error:
             raise StoreError(
-                f"the backup {folder} is damaged: its {MANIFEST_FILE} does not read.",
+                f"the backup {folder} is damaged: its {MANIFEST_FILE} is invalid.",
                 hint="Use another backup.",
             ) from error
-        if found.format != FORMAT_VERSION or any(
-            Path(name).is_absolute() or ".." in Path(name).parts for name in found.files
+        if manifest.format != FORMAT_VERSION or any(
+            Path(name).is_absolute() or ".." in Path(name).parts for name in manifest.files
         ):
             raise StoreError(
                 f"the backup {folder} was made by another version of Dodona.",
-                hint=f"Use Dodona {found.dodona[:40]}, or a newer one.",
+                hint=f"Use Dodona {manifest.dodona[:40]}, or a newer one.",
             )
-        return found
+        return manifest
 
     def write(self, folder: Path) -> None:
+        """Write the manifest into the folder of a backup."""
         write_file(folder / MANIFEST_FILE, msgspec.json.format(msgspec.json.encode(self), indent=2))
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """A file for its owner alone; it is on the disk when this returns."""
+    """Write a new file, readable by its owner only; it is durable when this returns."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
         file.flush()
@@ -90,6 +92,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def entry_of(path: Path, on_progress: OnProgress | None = None) -> FileEntry:
+    """Return the checksum and the size of a file."""
     digest, size, total = hashlib.sha256(), 0, path.stat().st_size
     for block in read_blocks(path):
         digest.update(block)
@@ -100,13 +103,14 @@ def entry_of(path: Path, on_progress: OnProgress | None = None) -> FileEntry:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in blocks."""
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             yield block
 
 
 def fsync_path(path: Path) -> None:
-    """Have a file, or what a folder lists, on the disk."""
+    """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

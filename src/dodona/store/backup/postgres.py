@@ -1,6 +1,6 @@
-"""A copy of a store in PostgreSQL, as files of COPY; and loading one.
+"""Backup and restore of a PostgreSQL store, with a COPY file per table.
 
-It needs no tool of the server's: all of it goes through our own connection, in one transaction.
+No tools of the server are needed: everything uses our own connection, in one transaction.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CopyResult:
 
 
 def copy(location: StoreLocation, folder: Path, on_progress: OnProgress) -> CopyResult:
-    """All that was committed when this began, of one moment; nobody waits for it."""
+    """Copy a consistent snapshot of all committed data, without blocking others."""
     (folder / TABLES_FOLDER).mkdir(mode=0o700)
     with _connect(location) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -77,7 +77,7 @@ def copy(location: StoreLocation, folder: Path, on_progress: OnProgress) -> Copy
 def _copy_out(
     connection: postgres.Connection, name: str, columns: list[str], file: Path
 ) -> Iterator[int]:
-    """Write a table to a file; how many rows are written so far, now and then."""
+    """Write a table to a file; yield the number of rows so far from time to time."""
     query = SQL("COPY {} ({}) TO STDOUT").format(Identifier(name), _column_list(columns))
     count = 0
     with (
@@ -96,19 +96,19 @@ def _copy_out(
 
 
 def problems(folder: Path, manifest: Manifest) -> list[str]:
-    """What is wrong with the rows; of PostgreSQL only a server could tell more."""
-    found: list[str] = []
+    """Return the problems of the rows; finding others would need a PostgreSQL server."""
+    problems: list[str] = []
     for name, expected in manifest.tables.items():
         lines = sum(block.count(b"\n") for block in read_blocks(folder / TABLES_FOLDER / name))
         if lines != expected:
-            found.append(f"{name} has {lines:,} rows, not {expected:,}")
-    return found
+            problems.append(f"{name} has {lines:,} rows, not {expected:,}")
+    return problems
 
 
 def restore(
     folder: Path, manifest: Manifest, location: StoreLocation, on_progress: OnProgress
 ) -> str | None:
-    """Load the copy in one transaction; the schema in which the tables are kept that were there."""
+    """Load a backup in one transaction; return the schema to which previous tables are moved."""
     with _connect(location) as connection:
         connection.autocommit = False
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
@@ -118,43 +118,44 @@ def restore(
                 f"the store {location} is in use by {row[0]} connections of Dodona.",
                 hint="Stop the gateway first. Nothing was changed.",
             )
-        kept = _move_to_previous_schema(connection)
+        previous = _move_to_previous_schema(connection)
         upgrade(connection, dialect="postgresql", to=manifest.schema)
         _copy_in(connection, folder, manifest, on_progress)
         connection.commit()
-        return kept
+        return previous
 
 
 def _move_to_previous_schema(connection: postgres.Connection) -> str | None:
-    """Put what is there into a schema of its own."""
+    """Move the existing tables and functions into a separate schema."""
     names = [*_list_tables(connection), *_fetch_column(connection, _SELECT_TABLES, [VERSION_TABLE])]
     if not names:
         return None
-    kept, number = PREVIOUS_SCHEMA, 1
-    while _fetch_column(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", kept):
+    schema, number = PREVIOUS_SCHEMA, 1
+    while _fetch_column(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", schema):
         number += 1
-        kept = f"{PREVIOUS_SCHEMA}_{number}"
-    _execute(connection, SQL("CREATE SCHEMA {}").format(Identifier(kept)))
+        schema = f"{PREVIOUS_SCHEMA}_{number}"
+    _execute(connection, SQL("CREATE SCHEMA {}").format(Identifier(schema)))
     functions = _fetch_column(connection, _SELECT_FUNCTIONS)
     for name in names:
         _execute(
-            connection, SQL("ALTER TABLE {} SET SCHEMA {}").format(*map(Identifier, (name, kept)))
+            connection, SQL("ALTER TABLE {} SET SCHEMA {}").format(*map(Identifier, (name, schema)))
         )
     for name in functions:
         _execute(
-            connection, SQL("ALTER FUNCTION ") + _raw(name) + SQL(" SET SCHEMA ") + Identifier(kept)
+            connection,
+            SQL("ALTER FUNCTION ") + _raw(name) + SQL(" SET SCHEMA ") + Identifier(schema),
         )
-    return kept
+    return schema
 
 
 def _copy_in(
     connection: postgres.Connection, folder: Path, manifest: Manifest, on_progress: OnProgress
 ) -> None:
-    """Fill the tables; references are checked when all rows are there."""
-    references: list[Any] = connection.execute(
+    """Load the tables; foreign keys are added again when all rows are loaded."""
+    foreign_keys: list[Any] = connection.execute(
         _SELECT_FOREIGN_KEYS, (list(manifest.tables),)
     ).fetchall()
-    for table, name, _ in references:
+    for table, name, _ in foreign_keys:
         _execute(
             connection,
             SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(Identifier(table), Identifier(name)),
@@ -169,18 +170,18 @@ def _copy_in(
                 rows.write(block)
         done += count
         on_progress(done, manifest.rows)
-    for table, name, definition in references:
+    for table, name, definition in foreign_keys:
         add = SQL("ALTER TABLE {} ADD CONSTRAINT {} ").format(Identifier(table), Identifier(name))
         _execute(connection, add + _raw(definition))
-    for place, (value, is_called) in manifest.sequences.items():
-        table, _, column = place.partition(".")
+    for key, (value, is_called) in manifest.sequences.items():
+        table, _, column = key.partition(".")
         connection.execute(
             "SELECT setval(pg_get_serial_sequence(%s, %s), %s, %s)",
             (table, column, value, is_called),
         )
 
 
-# -- small things ----------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -193,7 +194,7 @@ def _connect(location: StoreLocation) -> Generator[postgres.Connection]:
 
 
 def _list_tables(connection: postgres.Connection) -> list[str]:
-    """Those of ours that are there: an older schema has fewer."""
+    """Return those of our tables that exist: an older schema has fewer."""
     return _fetch_column(connection, _SELECT_TABLES, list(metadata.tables))
 
 
@@ -211,14 +212,14 @@ def _count_rows(connection: postgres.Connection, name: str) -> int:
 def _read_sequences(
     connection: postgres.Connection, columns: dict[str, list[str]]
 ) -> Iterator[tuple[str, tuple[int, bool]]]:
-    """Where each goes on: the ids of what was deleted are not given again."""
+    """Return the state of each sequence, so that ids of deleted rows are not reused."""
     for table, names in columns.items():
         for column in names:
-            (found,) = _fetch_column(
+            (sequence,) = _fetch_column(
                 connection, "SELECT pg_get_serial_sequence(%s, %s)", table, column
             )
-            if found is not None:
-                query = SQL("SELECT last_value, is_called FROM ") + _raw(found)
+            if sequence is not None:
+                query = SQL("SELECT last_value, is_called FROM ") + _raw(sequence)
                 row = connection.execute(query).fetchone()
                 assert row is not None
                 yield f"{table}.{column}", (row[0], row[1])
@@ -233,5 +234,5 @@ def _column_list(names: list[str]) -> Composed:
 
 
 def _raw(text: Any) -> Any:
-    """What the server itself wrote, as it is."""
+    """Use a text that the server wrote as SQL, unchanged."""
     return SQL(text)

@@ -1,4 +1,4 @@
-"""A copy of a SQLite store, made while others write; and putting one in a store's place."""
+"""Backup and restore of a SQLite store: copied while others write, replaced atomically."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dodona.store.db.owners import FileOwners
 
 STORE_FILE: Final = "store.db"
 PREVIOUS_SUFFIX: Final = ".before-restore"
-_PAGES_PER_STEP: Final = 2_048  # copied at once; what is done is told in between
+_PAGES_PER_STEP: Final = 2_048  # copied between two progress reports
 _MAX_PROBLEMS: Final = 5
 _LOG_SUFFIXES: Final = ("-wal", "-shm")
 
 
 def copy(source: Path, target: Path, on_progress: OnProgress) -> None:
-    """All that was committed when this began, of one moment; writers do not wait for it."""
+    """Copy a consistent snapshot of all committed data, without blocking writers."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with (
             closing(_connect_read_only(source, "mode=ro")) as old,
             closing(sqlite3.connect(target)) as new,
         ):
-            # Held to the end: else each write of others would have the copy begin anew.
+            # Keeps the snapshot: otherwise every write of others would restart the copy.
             old.execute("BEGIN")
             old.execute("SELECT count(*) FROM sqlite_master").fetchone()
             old.backup(
@@ -45,7 +45,7 @@ def copy(source: Path, target: Path, on_progress: OnProgress) -> None:
 
 
 def count_rows(path: Path) -> dict[str, int]:
-    """How many rows each table has; nothing beside the file is made or read."""
+    """Return the row count of each table, without creating or reading other files."""
     try:
         with closing(_connect_read_only(path, "immutable=1")) as db:
             names = [
@@ -64,55 +64,55 @@ def count_rows(path: Path) -> dict[str, int]:
 
 
 def problems(folder: Path, manifest: Manifest) -> list[str]:
-    """What is wrong inside the copy: its pages, its references, its rows."""
+    """Return the problems inside the copy: pages, references and row counts."""
     path = folder / STORE_FILE
     try:
         with closing(_connect_read_only(path, "immutable=1")) as db:
             pages = [row[0] for row in db.execute(f"PRAGMA integrity_check({_MAX_PROBLEMS})")]
-            found = [] if pages == ["ok"] else pages
-            broken = db.execute("PRAGMA foreign_key_check").fetchmany(_MAX_PROBLEMS)
-            found += [f"a row of {row[0]} refers to nothing" for row in broken]
+            problems = [] if pages == ["ok"] else pages
+            orphans = db.execute("PRAGMA foreign_key_check").fetchmany(_MAX_PROBLEMS)
+            problems += [f"a row of {row[0]} has a broken reference" for row in orphans]
             (application,) = db.execute("PRAGMA application_id").fetchone()
             if application != sqlite.APPLICATION_ID:
-                found.append("it is a database of another program")
+                problems.append("it is a database of another program")
     except sqlite3.Error as error:
         return [str(sqlite.to_store_error(error, path))]
-    now = count_rows(path)
-    tables = sorted({*now, *manifest.tables})
-    return found + [
-        f"{name} has {now.get(name, 0):,} rows, not {manifest.tables.get(name, 0):,}"
+    counts = count_rows(path)
+    tables = sorted({*counts, *manifest.tables})
+    return problems + [
+        f"{name} has {counts.get(name, 0):,} rows, not {manifest.tables.get(name, 0):,}"
         for name in tables
-        if now.get(name) != manifest.tables.get(name)
+        if counts.get(name) != manifest.tables.get(name)
     ]
 
 
 def restore(folder: Path, manifest: Manifest, path: Path, on_progress: OnProgress) -> Path | None:
-    """Make the copy the store; where the store is kept that was there before.
+    """Replace the store with the copy; return the path of the previous store, if any.
 
-    Written beside and swapped at once: until then, the old one is as it was.
+    The copy is written next to the store and swapped in atomically: until then, nothing changes.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Whoever opens the store meanwhile is seen, and so are we.
+    # Detects processes that open the store meanwhile, and shows them that we use it.
     owners = FileOwners(Path(f"{path}-owners"))
-    beside = path.with_name(f".{path.name}.restoring-{os.getpid()}")
+    partial = path.with_name(f".{path.name}.restoring-{os.getpid()}")
     try:
         _reject_if_in_use(owners, path)
-        _copy_verified(folder / STORE_FILE, manifest, beside, on_progress)
+        _copy_verified(folder / STORE_FILE, manifest, partial, on_progress)
         _reject_if_in_use(owners, path)
-        return _swap_in(path, beside)
+        return _swap_in(path, partial)
     except OSError as error:
         raise StoreError(
-            f"the store {path} was not restored, and is as it was: {error.strerror or error}.",
-            hint="Look at the disk and at the permissions of its folder.",
+            f"the store {path} was not restored and is unchanged: {error.strerror or error}.",
+            hint="Check the disk and the permissions of its folder.",
         ) from error
     finally:
         with suppress(OSError):
-            beside.unlink()
+            partial.unlink()
         owners.close()
 
 
 def _copy_verified(source: Path, manifest: Manifest, target: Path, on_progress: OnProgress) -> None:
-    """Byte by byte, into a file that is on the disk and known to be whole."""
+    """Copy a file, flush it to the disk, and verify its checksum."""
     total, done = source.stat().st_size, 0
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for block in read_blocks(source):
@@ -126,24 +126,24 @@ def _copy_verified(source: Path, manifest: Manifest, target: Path, on_progress: 
 
 
 def _swap_in(path: Path, replacement: Path) -> Path | None:
-    kept: Path | None = None
+    previous: Path | None = None
     if path.exists():
         _checkpoint(path)
-        kept = _free_name(path.with_name(f"{path.name}{PREVIOUS_SUFFIX}"))
-        os.link(path, kept)
-        # A log that could not be folded belongs to the old file; beside the new one it would
-        # be taken for that one's.
+        previous = _free_name(path.with_name(f"{path.name}{PREVIOUS_SUFFIX}"))
+        os.link(path, previous)
+        # A WAL file that could not be checkpointed belongs to the old file; next to the new one,
+        # SQLite would apply it to that.
         for suffix in _LOG_SUFFIXES:
-            log = Path(f"{path}{suffix}")
-            if log.exists():
-                log.replace(f"{kept}{suffix}")
+            wal = Path(f"{path}{suffix}")
+            if wal.exists():
+                wal.replace(f"{previous}{suffix}")
     os.replace(replacement, path)
     fsync_path(path.parent)
-    return kept
+    return previous
 
 
 def _checkpoint(path: Path) -> None:
-    """Have the log written into the file, so that the file is all there is. Damaged, it is left."""
+    """Checkpoint the WAL into the file, so that the file is complete. Ignore a damaged file."""
     try:
         with closing(sqlite3.connect(path, timeout=5)) as db:
             is_busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -158,12 +158,12 @@ def _checkpoint(path: Path) -> None:
 
 
 def _free_name(path: Path) -> Path:
-    """This name, or the first with a number behind it that nobody has."""
-    number, found = 1, path
-    while found.exists():
+    """Return the path, or the first with a number appended that does not exist."""
+    number, candidate = 1, path
+    while candidate.exists():
         number += 1
-        found = path.with_name(f"{path.name}-{number}")
-    return found
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
 
 
 def _reject_if_in_use(owners: FileOwners, path: Path) -> None:

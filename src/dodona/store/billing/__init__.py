@@ -1,1 +1,1 @@
-"""Budgets and what calls of models have used."""
+"""Budgets and the usage of model calls."""

@@ -1,7 +1,7 @@
-"""Spending: held before a call, settled after it, never past a ceiling.
+"""Budgets: reserved before a call, settled after it, never beyond a ceiling.
 
-Whoever reserves holds its budget rows until the transaction ends, taken in one order by all, so
-any number of callers in any number of processes stay under the ceiling together.
+A reservation locks its budget rows until the transaction ends. All processes lock in the same
+order, so any number of concurrent callers stay below the ceiling together.
 """
 
 from __future__ import annotations
@@ -119,22 +119,22 @@ def reserve(
     owner: str | None = None,
     crash_record: TokenRecord | None = None,
 ) -> Reservation:
-    """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing.
+    """Reserve the most that a call may use; raise BudgetExceeded and reserve nothing if too much.
 
-    Outside a run the hold needs an owner: when that has died, the hold is settled. `crash_record` is
-    recorded when a crash cuts the call: every call has a record.
+    Outside a run, the reservation needs an owner: it is settled if that process dies.
+    `crash_record` is recorded if a crash interrupts the call, so that every call has a record.
     """
     ordered = sorted(lines, key=_lock_order)
     for line in ordered:
         row = tx.fetch_one(_UPSERT_BUDGET, **_key_values(line, ""), ceiling=line.ceiling)
         assert row is not None
-        used, held = row
-        if not (used or held):
+        used, reserved = row
+        if not (used or reserved):
             used = _backfill_used(tx, line)
-        if used + held + line.amount > line.ceiling:
-            raise _exceeded_error(line, used, held)
+        if used + reserved + line.amount > line.ceiling:
+            raise _exceeded_error(line, used, reserved)
         tx.execute(_ADD_RESERVED, **_key_values(line, "its_"), amount=line.amount)
-    added = tx.insert(
+    reservation_id = tx.insert(
         _INSERT_RESERVATION,
         run_id=run_id,
         step_key=step_key,
@@ -144,11 +144,11 @@ def reserve(
         if_cut_json=None if crash_record is None else to_json(crash_record),
         created_at=time(),
     )
-    return Reservation(added)
+    return Reservation(reservation_id)
 
 
 def _backfill_used(tx: Transaction, line: BudgetLine) -> int:
-    """A ceiling that was just set counts from the records what was spent without it."""
+    """Initialise a new budget with the usage recorded before its ceiling was set."""
     spent = sum_recorded_usage(tx, line.scope, line.period, line.unit)
     if spent:
         tx.execute(_UPDATE_USED, **_key_values(line, "its_"), spent=spent)
@@ -163,30 +163,30 @@ def settle(
     nanos: int | None,
     estimated: bool = False,
 ) -> bool:
-    """Turn what was put aside into what was used; False when that has happened before.
+    """Convert a reservation into usage; return False if it was settled before.
 
-    With an unknown price (`nanos` is None) all that was put aside counts as used.
+    If the price is unknown (`nanos` is None), the whole reservation counts as used.
     """
     spent = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
     return len(_settle_all(tx, [reservation.id], spent, estimated=estimated or nanos is None)) == 1
 
 
 def settle_interrupted(tx: Transaction, run_id: int) -> None:
-    """Settle the calls that a crash cut, in full: the provider may have billed them."""
+    """Settle interrupted calls of a run in full, because the provider may have billed them."""
     _settle_and_record(tx, [row[0] for row in tx.fetch_all(_SELECT_RESERVED_IN_RUN, run_id=run_id)])
 
 
 def settle_orphaned(tx: Transaction, owners: Owners) -> None:
-    """The same for calls outside any run, whose process has died."""
-    found = tx.fetch_all(_SELECT_RESERVED_OUTSIDE_RUNS)
-    dead = [id_ for id_, owner in found if owner is None or not owners.is_alive(owner, tx)]
+    """Settle in full the calls outside any run whose process has died."""
+    rows = tx.fetch_all(_SELECT_RESERVED_OUTSIDE_RUNS)
+    dead = [id_ for id_, owner in rows if owner is None or not owners.is_alive(owner, tx)]
     _settle_and_record(tx, dead)
 
 
 def _settle_and_record(tx: Transaction, reservation_ids: Sequence[int]) -> None:
-    for _, if_cut in _settle_all(tx, reservation_ids, {}, estimated=True):
-        if if_cut is not None:
-            record(tx, replace(_record_decoder.decode(if_cut), estimated=True), Usage())
+    for _, crash_record in _settle_all(tx, reservation_ids, {}, estimated=True):
+        if crash_record is not None:
+            record(tx, replace(_record_decoder.decode(crash_record), estimated=True), Usage())
 
 
 def _settle_all(
@@ -196,30 +196,33 @@ def _settle_all(
     *,
     estimated: bool,
 ) -> list[Row]:
-    """Settle those that are open; what they were. Their budgets are taken in one order."""
+    """Settle those that are still open and return their rows. Locks budgets in a fixed order."""
     closed = [
         row
-        for hold_id in reservation_ids
+        for reservation_id in reservation_ids
         if (
             row := tx.fetch_one(
-                _SETTLE_RESERVATION, hold_id=hold_id, is_estimated=estimated, now=time()
+                _SETTLE_RESERVATION,
+                hold_id=reservation_id,
+                is_estimated=estimated,
+                now=time(),
             )
         )
         is not None
     ]
     lines = [line for row in closed for line in _lines_decoder.decode(row[0])]
     for line in sorted(lines, key=_lock_order):
-        known = spent.get(line.unit)
-        used = line.amount if known is None else known
+        actual = spent.get(line.unit)
+        used = line.amount if actual is None else actual
         tx.execute(_SETTLE_BUDGET, **_key_values(line, "its_"), amount=line.amount, spent=used)
     return closed
 
 
 def _lock_order(line: BudgetLine) -> tuple[str, str, str]:
-    """In which everybody takes the rows of budgets, so that nobody waits in a circle.
+    """Return the sort key in which all processes lock budget rows, to prevent deadlocks.
 
-    The period comes first: a run may settle a call of yesterday and reserve one of today in one
-    transaction. The rows that never begin anew are the same then, and the others come after them.
+    The period comes first: a run may settle a call of yesterday and reserve one for today in one
+    transaction. The rows that never reset are the same then, and the others sort after them.
     """
     return line.period, line.scope, line.unit.value
 
@@ -230,37 +233,37 @@ def _key_values(line: BudgetLine, prefix: str) -> dict[str, str]:
 
 
 def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceeded:
-    unit, again = line.unit, resets_at(line.period)
-    aside = f", {unit.format(reserved)} held by calls on their way" if reserved else ""
-    period = f" for {line.period}" if again else ""
-    anew = f"It begins anew on {again:%Y-%m-%d} at 00:00 UTC." if again else "It does not reset."
+    unit, reset = line.unit, resets_at(line.period)
+    pending = f", {unit.format(reserved)} reserved for calls in progress" if reserved else ""
+    period = f" for {line.period}" if reset else ""
+    hint = f"It resets on {reset:%Y-%m-%d} at 00:00 UTC." if reset else "It does not reset."
     if used + line.amount <= line.ceiling:
-        anew = f"Calls on their way hold what is left: try again later. {anew}"
+        hint = f"Calls in progress have reserved the rest: try again later. {hint}"
     return BudgetExceeded(
         f"the budget of {line.scope}{period} does not allow {unit.format(line.amount)} "
-        f"more: {unit.format(used)} of {unit.format(line.ceiling)} are used{aside}.",
-        hint=f"{anew} To raise it: dodona budget set {kind_of(line.scope)} --{unit.value} N",
+        f"more: {unit.format(used)} of {unit.format(line.ceiling)} are used{pending}.",
+        hint=f"{hint} To raise it: dodona budget set {kind_of(line.scope)} --{unit.value} N",
         details={
             "scope": line.scope,
-            "period": line.period if again else None,
+            "period": line.period if reset else None,
             "unit": unit.value,
             "limit": unit.to_number(line.ceiling),
             "used": unit.to_number(used),
             "held": unit.to_number(reserved),
             "wanted": unit.to_number(line.amount),
-            "resets_at": again.strftime("%Y-%m-%dT%H:%M:%SZ") if again else None,
+            "resets_at": reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
         },
     )
 
 
 class Budgets:
-    """What was spent, for whoever asks."""
+    """The budgets in the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def reserve(self, lines: Sequence[BudgetLine], *, step_key: str = "") -> Reservation:
-        """Reserve for a call outside any run. Within one, the run's journal commits it."""
+        """Reserve for a call outside any run. Within a run, its journal commits the reservation."""
         return await self._database.write(
             lambda tx: reserve(
                 tx,
@@ -278,17 +281,17 @@ class Budgets:
         )
 
     async def settle_orphaned(self) -> None:
-        """What calls held whose process is no more counts as used: at a start, and now and then."""
+        """Settle the calls of dead processes as used. Runs at startup and periodically."""
         await self._database.write(lambda tx: settle_orphaned(tx, self._database.owners))
 
     async def expire(self, before: float) -> int:
-        """Forget holds that were settled before a time; what was used stays counted."""
+        """Delete reservations that were settled before a time; usage stays counted."""
         return await self._database.write(lambda tx: tx.execute(_DELETE_SETTLED, before=before))
 
     async def status(
         self, limit: BudgetLimit, *, user_id: str | None, max_rows: int = 100
     ) -> list[Budget]:
-        """The budgets under a limit, those that have used most first; a user's own, or all."""
+        """Return the budgets under a limit, most used first, of one user or of all users."""
         return await self._database.read(lambda tx: _load_status(tx, limit, user_id, max_rows))
 
     async def all(self) -> list[Budget]:
@@ -299,8 +302,8 @@ class Budgets:
 
 
 def _budget_from_row(row: Row) -> Budget:
-    scope, period, unit, ceiling, used, held = row
-    return Budget(scope, period, BudgetUnit(unit), ceiling, used, held)
+    scope, period, unit, ceiling, used, reserved = row
+    return Budget(scope, period, BudgetUnit(unit), ceiling, used, reserved)
 
 
 def _load_status(
@@ -320,7 +323,7 @@ def _load_status(
 
 
 def _load_budget(tx: Transaction, limit: BudgetLimit, scope: str) -> Budget:
-    """A budget that nobody has asked for yet stands where the records say."""
+    """Load a budget; before its first reservation, the usage is summed from the records."""
     line = BudgetLine(scope, limit.period, limit.unit, 0, limit.ceiling)
     row = tx.fetch_one(_SELECT_BUDGET, **_key_values(line, "its_"))
     if row is not None and (row[4] or row[5]):

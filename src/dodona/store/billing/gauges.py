@@ -1,4 +1,4 @@
-"""How things stand: how full budgets are, how many lanes wait."""
+"""Current values for metrics: budget usage and queued lanes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import statement
 from dodona.store.schema import IS_QUEUED, budgets, runs
 
-# Of a kind with many budgets the scope is KIND:NAME; the others are one in a period.
+# These kinds have many budgets, with the scope KIND:NAME; the others have one per period.
 SCOPED_KINDS: Final = ("session", "agent", "user")
 
 _used_or_reserved = cast(budgets.c.used + budgets.c.held, Double)
@@ -41,7 +41,10 @@ class Gauges:
         self._database = database
 
     async def max_usage_ratios(self, at: float) -> dict[tuple[str, str], float]:
-        """By kind and unit: what is used and held of the ceiling, 1 when nothing is allowed."""
+        """Return, by kind and unit, the highest used and reserved share of a ceiling.
+
+        The share is 1 if the ceiling is 0.
+        """
         kinds = tuple(_kind_periods(at))
 
         def read(tx: Transaction) -> dict[tuple[str, str], float]:
@@ -54,20 +57,20 @@ class Gauges:
         return await self._database.read(read)
 
     async def count_waiting_lanes(self) -> int:
-        """The conversations in which a run waits for its turn, whichever process will drive it."""
+        """Count the conversations with a queued run, in all processes."""
         row = await self._database.read(lambda tx: tx.fetch_one(_COUNT_WAITING_LANES))
         assert row is not None
         return row[0]
 
     async def current_budgets(self, at: float) -> list[Budget]:
-        """The budgets of the day and of the month."""
+        """Return the budgets of the day and of the month."""
         day = _day(at)
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_CURRENT, day=day, month=day[:7])
         )
         return [
-            Budget(scope, period, BudgetUnit(unit), ceiling, used, held)
-            for scope, period, unit, ceiling, used, held in rows
+            Budget(scope, period, BudgetUnit(unit), ceiling, used, reserved)
+            for scope, period, unit, ceiling, used, reserved in rows
         ]
 
 

@@ -1,4 +1,4 @@
-"""The audit: one record for each call of a model, kept whatever else is deleted."""
+"""One record for each model call, preserved whatever else is deleted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SELECT_BY_RUN = statement(
     select(*(token_records.c[name] for name in _FIELDS))
     .where(
         token_records.c.user_id == bindparam("user_id"),
-        # Only since the run began: by that there is an index.
+        # Only since the run began: there is an index on the time.
         token_records.c.timestamp >= bindparam("since"),
         token_records.c.run_id == bindparam("run_id"),
     )
@@ -46,7 +46,7 @@ _TOTALS = (
     func.coalesce(func.sum(token_records.c.input_tokens + token_records.c.output_tokens), 0),
     func.coalesce(func.sum(token_records.c.cost_estimate_usd), 0.0),
 )
-# What each kind of budget counts.
+# The records that each kind of budget counts.
 _SUM_BY_KIND = {
     kind: statement(select(*_TOTALS).where(column == bindparam("name")))
     for kind, column in (
@@ -64,14 +64,14 @@ _SUM_IN_PERIOD = statement(
 
 
 def record(tx: Transaction, entry: TokenRecord, usage: Usage) -> None:
-    """Write a record, with the provider's own account of the call."""
+    """Write a record, with the provider's own usage report."""
     values = {name: getattr(entry, name) for name in _FIELDS}
     values["timestamp"] = entry.timestamp or time()
     tx.execute(_INSERT_RECORD, **values, usage_json=to_json(usage.wire) if usage.wire else None)
 
 
 def sum_recorded_usage(tx: Transaction, scope: str, period: str, unit: BudgetUnit) -> int:
-    """What the records say that a budget has used; calls of an unknown price cost nothing here."""
+    """Sum the recorded usage of a budget; calls of unknown price cost nothing here."""
     kind, _, name = scope.partition(":")
     bounds = period_bounds(period)
     if bounds is not None and kind in ("daily", "monthly"):
@@ -102,7 +102,7 @@ class TokenRecords:
         return [_record_from_row(row) for row in rows]
 
     async def list_for_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
-        """What the calls of a run were billed as, in their order."""
+        """Return the records of a run's calls, in order."""
 
         def read(tx: Transaction) -> list[Row]:
             since = find_node(tx, user_id, run_id).created_at

@@ -1,4 +1,4 @@
-"""Records added up by the database, over an index on the user or the time."""
+"""Usage totals, summed by the database with an index on the user or the time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SUM_COLUMNS = (
     func.coalesce(func.sum(case((_records.estimated, 1), else_=0)), 0),
 )
 _TOTAL_TOKENS: Final = func.sum(_records.input_tokens + _records.output_tokens)
-# Spelled out: as a bound value, PostgreSQL takes the format for another one each time.
+# Literal: PostgreSQL treats a bound format in SELECT and in GROUP BY as two different expressions.
 _DAY_EXPRESSION: Final[dict[bool, ColumnClause[str]]] = {
     True: literal_column("to_char(to_timestamp(timestamp) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"),
     False: literal_column("date(timestamp, 'unixepoch')"),
@@ -45,10 +45,10 @@ _GROUP_COLUMNS: Final[dict[GroupBy, tuple[ColumnElement[Any], ...]]] = {
 
 
 def _in_period(query: Select[Any], *, by_user: bool) -> Select[Any]:
-    found = query.where(
+    filtered = query.where(
         _records.timestamp >= bindparam("since"), _records.timestamp < bindparam("until")
     )
-    return found.where(_records.user_id == bindparam("user_id")) if by_user else found
+    return filtered.where(_records.user_id == bindparam("user_id")) if by_user else filtered
 
 
 def _total_statement(*, by_user: bool) -> Statement:
@@ -56,16 +56,16 @@ def _total_statement(*, by_user: bool) -> Statement:
 
 
 def grouped_statement(by: GroupBy, *, by_user: bool) -> Statement:
-    """Records put together; of one user, or of all."""
+    """Build the query of totals per group, of one user or of all users."""
 
-    def make(dialect: str) -> ClauseElement:
+    def build(dialect: str) -> ClauseElement:
         names: tuple[ColumnElement[Any], ...]
         names = (_DAY_EXPRESSION[dialect == POSTGRES],) if by is GroupBy.DAY else _GROUP_COLUMNS[by]
         order = names[0].desc() if by is GroupBy.DAY else _TOTAL_TOKENS.desc()
-        chosen = _in_period(select(*names, *_SUM_COLUMNS), by_user=by_user)
-        return chosen.group_by(*names).order_by(order, *names).limit(bindparam("most"))
+        selected = _in_period(select(*names, *_SUM_COLUMNS), by_user=by_user)
+        return selected.group_by(*names).order_by(order, *names).limit(bindparam("most"))
 
-    return Statement(make)
+    return Statement(build)
 
 
 _SELECT_TOTAL: Final = {own: _total_statement(by_user=own) for own in (True, False)}
@@ -75,7 +75,7 @@ _SELECT_GROUPS: Final = {
 
 
 class UsageLog:
-    """What the records come to."""
+    """Usage totals from the records."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -85,14 +85,15 @@ class UsageLog:
         return _totals_from_row(row, 0)
 
     async def totals_by(self, query: UsageQuery, by: GroupBy, *, limit: int) -> list[UsageTotals]:
+        """Return totals per group: days newest first, other groups by most tokens."""
         statement = _SELECT_GROUPS[by, query.user_id is not None]
         rows = await self._read(statement, query, most=limit)
         return [_totals_from_row(row, 2 if by is GroupBy.MODEL else 1) for row in rows]
 
-    async def _read(self, statement: Statement, period: UsageQuery, **more: Any) -> list[Row]:
-        values = {"since": period.since, "until": period.until, **more}
-        if period.user_id is not None:
-            values["user_id"] = period.user_id
+    async def _read(self, statement: Statement, query: UsageQuery, **more: Any) -> list[Row]:
+        values = {"since": query.since, "until": query.until, **more}
+        if query.user_id is not None:
+            values["user_id"] = query.user_id
 
         def read(tx: Transaction) -> list[Row]:
             return tx.fetch_all(statement, **values)
@@ -102,14 +103,14 @@ class UsageLog:
 
 def _totals_from_row(row: Row, name_count: int) -> UsageTotals:
     calls, *tokens, cost, unpriced, estimated = row[name_count:]
-    read, written, from_cache, to_cache, reasoning = map(int, tokens)
+    input_tokens, output_tokens, cache_read, cache_write, reasoning = map(int, tokens)
     return UsageTotals(
         name=tuple(row[:name_count]),
         calls=calls,
-        input_tokens=read,
-        output_tokens=written,
-        cache_read_tokens=from_cache,
-        cache_write_tokens=to_cache,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
         reasoning_tokens=reasoning,
         cost_usd=float(cost),
         unpriced_calls=int(unpriced),

@@ -1,1 +1,1 @@
-"""Conversations: their tree, contexts, windows and summaries."""
+"""Conversations: their tree, contexts, sessions, windows and summaries."""

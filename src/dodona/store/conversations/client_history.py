@@ -1,4 +1,7 @@
-"""Conversations that are found by what was said in them, and those that begin with a past."""
+"""Conversations of clients that send their whole history with each request.
+
+A conversation is found by a digest of its messages, or imported with its history.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ _CLEAR_DIGEST = statement(
 
 
 class ClientHistories:
-    """The conversations of clients that recite."""
+    """The conversations of clients that send their history."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -59,52 +62,57 @@ class ClientHistories:
         project_id: str,
         exchanges: Sequence[Sequence[NewMessage]],
     ) -> Session:
-        """A new session in whose conversation all this was said, at once or not at all."""
+        """Create a session whose conversation contains these exchanges, atomically."""
         for exchange in exchanges:
             check_messages(exchange)
 
-        def begin(tx: Transaction) -> Session:
+        def create(tx: Transaction) -> Session:
             session = open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
             assert session.conversation_id is not None
-            talk = find_conversation(tx, user_id, session.conversation_id, lock=True)
+            conversation = find_conversation(tx, user_id, session.conversation_id, lock=True)
             if (
-                talk.head_id is not None
-                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=talk.id) is not None
+                conversation.head_id is not None
+                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=conversation.id) is not None
             ):
-                raise BadRequest(f"the session {key!r:.80} has begun already.")
-            last: int | None = None
+                raise BadRequest(f"the session {key!r:.80} has already started.")
+            last_id: int | None = None
             for exchange in exchanges:
-                last = insert_ended_run(tx, talk, exchange, parent_id=last, origin="user")
-            if last is not None:
-                move_head(tx, talk.id, expected=None, to=last)
+                last_id = insert_ended_run(
+                    tx, conversation, exchange, parent_id=last_id, origin="user"
+                )
+            if last_id is not None:
+                move_head(tx, conversation.id, expected=None, to=last_id)
             return session
 
-        return await self._database.write(begin)
+        return await self._database.write(create)
 
     async def save_digest(self, user_id: str, run_id: int, digest: str) -> None:
-        """Let a conversation be found by what was said up to the end of a run."""
+        """Store the digest of all messages up to the end of a run, to find its conversation."""
 
-        def keep(tx: Transaction) -> None:
+        def save(tx: Transaction) -> None:
             find_node(tx, user_id, run_id)
             tx.execute(_UPDATE_DIGEST, run_id=run_id, digest=digest)
 
-        await self._database.write(keep)
+        await self._database.write(save)
 
     async def claim_session(self, user_id: str, digest: str) -> str | None:
-        """The key of a session that has just this to go on from, for the caller alone."""
+        """Claim the session whose history has this digest, and return its key.
 
-        def take(tx: Transaction) -> str | None:
-            found = tx.fetch_one(_SELECT_BY_DIGEST, its_user=user_id, digest=digest)
-            if found is None:
+        Only one caller gets it: the digest is removed.
+        """
+
+        def claim(tx: Transaction) -> str | None:
+            row = tx.fetch_one(_SELECT_BY_DIGEST, its_user=user_id, digest=digest)
+            if row is None:
                 return None
-            run_id, conversation_id, key = found
-            # Locked, so that nobody goes on there between this look and the next question.
-            talk = find_conversation(tx, user_id, conversation_id, lock=True)
+            run_id, conversation_id, key = row
+            # Locked, so that the conversation cannot change before the next question.
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
             if (
-                talk.head_id != run_id
-                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=talk.id) is not None
+                conversation.head_id != run_id
+                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=conversation.id) is not None
             ):
                 return None
             return key if tx.execute(_CLEAR_DIGEST, run_id=run_id, digest=digest) == 1 else None
 
-        return await self._database.write(take)
+        return await self._database.write(claim)

@@ -1,4 +1,4 @@
-"""Oracle contexts: kept, moved, closed when idle, begun anew."""
+"""Storage of Oracle contexts: opened, updated, closed when idle, and reset."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dodona.store.db.text import from_json, to_json
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_OPEN, oracle_contexts, runs
 
-MAX_DECISIONS: Final = 200  # the newest are kept
+MAX_DECISIONS: Final = 200  # the newest
 MAX_MENTIONS: Final = 200  # of symbols, and of files
 
-# A closed one becomes active again by being opened, and so gets a new conversation.
+# A closed context becomes active only by being opened, which starts a new conversation.
 _TRANSITIONS = {
     ContextStatus.ACTIVE: (ContextStatus.SUSPENDED, ContextStatus.CLOSED),
     ContextStatus.SUSPENDED: (ContextStatus.ACTIVE, ContextStatus.CLOSED),
@@ -66,7 +66,7 @@ _UPSERT_CONTEXT = upsert(
     oracle_contexts,
     lambda add: (
         add.values({name: bindparam(name) for name in _INSERT_FIELDS})
-        # The update also locks the row, and whoever closes idle ones sees that this is none.
+        # The update also locks the row, and prevents a concurrent close of idle contexts.
         .on_conflict_do_update(
             index_elements=["user_id", "project_id"],
             set_={"last_activity": add.excluded.last_activity},
@@ -145,7 +145,7 @@ _CLOSE_IDLE = statement(
 
 
 class Contexts:
-    """The contexts of all users, one for each project; every call says whose."""
+    """The contexts of all users, one per project."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -160,10 +160,10 @@ class Contexts:
     async def open(
         self, user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
     ) -> OracleContext:
-        """The context for a question, as it is; a new one if there is none.
+        """Return the context for a question, creating it if there is none.
 
-        One that was closed, or whose conversation was deleted, begins anew: active, empty, in a
-        new conversation, and from then on with this budget.
+        A context that was closed, or whose conversation was deleted, is reset: active, empty, in a
+        new conversation, with this budget.
         """
         check_token_budget(token_budget)
 
@@ -176,9 +176,9 @@ class Contexts:
     async def set_status(
         self, user_id: str, project_id: str, status: ContextStatus
     ) -> OracleContext:
-        """Suspend, resume or close it."""
+        """Suspend, resume or close a context."""
 
-        def move(tx: Transaction) -> OracleContext:
+        def update_status(tx: Transaction) -> OracleContext:
             key = _key_values(user_id, project_id)
             context = _require_context(tx.fetch_one(_LOCK_CONTEXT, **key), project_id)
             if status not in _TRANSITIONS[context.status]:
@@ -188,7 +188,7 @@ class Contexts:
             tx.execute(_UPDATE_STATUS, context_id=context.id, new_status=status.value)
             return _require_context(tx.fetch_one(_SELECT_CONTEXT, **key), project_id)
 
-        return await self._database.write(move)
+        return await self._database.write(update_status)
 
     async def touch(
         self, user_id: str, conversation_id: int, *, model: str, tokens_used: int
@@ -207,16 +207,16 @@ class Contexts:
         )
 
     async def close_idle(self, before: float) -> int:
-        """Close those in which nothing happened since a time and nothing goes on; how many."""
+        """Close contexts without activity since a time and without open runs; return the count."""
         return await self._database.write(lambda tx: tx.execute(_CLOSE_IDLE, before=before))
 
 
 def touch_context(
     tx: Transaction, user_id: str, conversation_id: int, *, model: str, tokens_used: int
 ) -> bool:
-    """Note that a conversation went on: when, with which model, how much its context holds.
+    """Record the activity of a conversation in its context: time, model and size.
 
-    False when no open context is about it: it was closed meanwhile, or there never was one.
+    Return False if the conversation has no open context.
     """
     row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
     if row is None:
@@ -224,9 +224,9 @@ def touch_context(
     context = context_from_row(row)
     if tokens_used * 10 > context.token_budget * 11:
         raise BadRequest(
-            f"the context holds {tokens_used:,} tokens, past 110 % of its budget of "
+            f"the context has {tokens_used:,} tokens, more than 110 % of its budget of "
             f"{context.token_budget:,}.",
-            hint="Leave older exchanges out.",
+            hint="Omit older exchanges.",
         )
     tx.execute(
         _UPDATE_ACTIVITY, context_id=context.id, now=time(), new_model=model, new_tokens=tokens_used
@@ -237,18 +237,18 @@ def touch_context(
 def add_decisions(
     tx: Transaction, user_id: str, conversation_id: int, decisions: Sequence[str]
 ) -> bool:
-    """Remember what was decided, each once, the newest last; False as with `touch_context`."""
+    """Add decisions, without duplicates, newest last; return False like `touch_context`."""
     row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
     if row is None:
         return False
     context = context_from_row(row)
-    kept = _merge_newest_last(context.key_decisions, decisions, MAX_DECISIONS)
-    tx.execute(_UPDATE_DECISIONS, context_id=context.id, new_decisions=to_json(kept))
+    merged = _merge_newest_last(context.key_decisions, decisions, MAX_DECISIONS)
+    tx.execute(_UPDATE_DECISIONS, context_id=context.id, new_decisions=to_json(merged))
     return True
 
 
 class Mentions(Protocol):
-    """What leaves decisions and names behind: the end of a run, or a summary."""
+    """The source of decisions and names: the end of a run, or a summary."""
 
     @property
     def decisions(self) -> Sequence[str]: ...
@@ -261,9 +261,9 @@ class Mentions(Protocol):
 
 
 def merge_mentions(tx: Transaction, conversation_id: int, new: Mentions) -> dict[str, Any] | None:
-    """The values of NEW_MENTIONS: what the context knew, then what is new to it.
+    """Return the values of MENTION_VALUES: those of the context, followed by new ones.
 
-    None when no open context is about the conversation.
+    None if the conversation has no open context.
     """
     row = tx.fetch_one(_LOCK_MENTIONS, its_conversation=conversation_id)
     if row is None:
@@ -279,7 +279,7 @@ def merge_mentions(tx: Transaction, conversation_id: int, new: Mentions) -> dict
 def record_compression(
     tx: Transaction, conversation_id: int, new: Mentions, *, tokens: int | None
 ) -> None:
-    """Count one more compression; `tokens` is what the context holds now, if that is known."""
+    """Count a compression; `tokens` is the new size of the context, if known."""
     if (values := merge_mentions(tx, conversation_id, new)) is not None:
         tx.execute(
             _ADD_COMPRESSION,
@@ -290,23 +290,24 @@ def record_compression(
 
 
 def _merge_newest_last(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:
-    """Each once, in the order in which they were told last."""
-    again = set(new)
-    return [*(each for each in existing if each not in again), *dict.fromkeys(new)][-limit:]
+    """Merge without duplicates, in the order of the last mention."""
+    repeated = set(new)
+    return [*(each for each in existing if each not in repeated), *dict.fromkeys(new)][-limit:]
 
 
 def _merge(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:
-    """Each once, in the order in which they were told first."""
+    """Merge without duplicates, in the order of the first mention."""
     return list(dict.fromkeys([*existing, *new]))[-limit:]
 
 
 def _merge_names(existing: str | None, new: Sequence[str]) -> str | None:
-    """Names in one text; one that has a comma itself is in the messages only."""
+    """Merge names into one text; names that contain a comma are only in the messages."""
     names = [name for name in new if "," not in name]
     return ", ".join(_merge(existing.split(", ") if existing else (), names, MAX_MENTIONS)) or None
 
 
 def check_token_budget(tokens: int) -> None:
+    """Raise BadRequest if a token budget is out of bounds."""
     lowest, highest = TOKEN_BUDGET_BOUNDS
     if not lowest <= tokens <= highest:
         raise BadRequest(f"token_budget must be from {lowest} to {highest} (got {tokens}).")
@@ -320,7 +321,7 @@ def open_context(
     token_budget: int,
     agent_id: str = DEFAULT_AGENT,
 ) -> OracleContext:
-    """The context for a question; one that was closed begins anew."""
+    """Return the context for a question; a closed one is reset."""
     now = time()
     row = tx.fetch_one(
         _UPSERT_CONTEXT,
@@ -344,10 +345,10 @@ def open_context(
 def reset_context(
     tx: Transaction, context: OracleContext, *, token_budget: int, agent_id: str
 ) -> None:
-    """Make it active, empty, in a new conversation."""
+    """Make a context active and empty, in a new conversation."""
     user_id, project_id = context.user_id, context.project_id
-    begun = insert_conversation(tx, user_id, project_id=project_id, agent_id=agent_id)
-    values = {"new_conversation": begun, "new_budget": token_budget, "now": time()}
+    new_id = insert_conversation(tx, user_id, project_id=project_id, agent_id=agent_id)
+    values = {"new_conversation": new_id, "new_budget": token_budget, "now": time()}
     tx.execute(_RESET_CONTEXT, context_id=context.id, **values)
 
 
@@ -362,7 +363,7 @@ def _require_context(row: Row | None, project_id: str) -> OracleContext:
 
 
 def context_from_row(row: Row) -> OracleContext:
-    """The context in a row of CONTEXT_COLUMNS."""
+    """Return the context in a row of CONTEXT_COLUMNS."""
     values: list[Any] = list(row)
     values[9] = () if row[9] == "[]" else tuple(from_json(row[9]))
     values[12] = _STATUSES[row[12]]

@@ -40,7 +40,7 @@ from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
 
-HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
+HEAD: Final[Literal["head"]] = "head"  # as a parent: the head at the time of the claim
 
 _INSERT_CONVERSATION = insert_returning_id(
     conversations,
@@ -104,7 +104,7 @@ _SELECT_LANE_HOLDER = statement(
 
 
 def _descendants() -> CTE:
-    """A run, and all runs that follow from it."""
+    """Select a run and all of its descendants."""
     root = select(runs.c.id).where(runs.c.id == bindparam("run_id")).cte("below", recursive=True)
     children = select(runs.c.id).where(
         runs.c.conversation_id == bindparam("conversation_id"), runs.c.parent_id == root.c.id
@@ -124,7 +124,7 @@ _DELETE_SUBTREE = statement(delete(runs).where(runs.c.id.in_(_SUBTREE_IDS)))
 
 
 class Conversations:
-    """The conversations of all users; every call says whose."""
+    """The conversations of all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -141,10 +141,10 @@ class Conversations:
             raise BadRequest("a conversation needs a user.")
 
         def create(tx: Transaction) -> Conversation:
-            begun = insert_conversation(
+            new_id = insert_conversation(
                 tx, user_id, project_id=project_id, agent_id=agent_id, title=title
             )
-            return find_conversation(tx, user_id, begun)
+            return find_conversation(tx, user_id, new_id)
 
         return await self._database.write(create)
 
@@ -152,7 +152,7 @@ class Conversations:
         return await self._database.read(lambda tx: find_conversation(tx, user_id, conversation_id))
 
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Conversation]:
-        """The user's conversations, the latest first."""
+        """List the user's conversations, latest first."""
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_CONVERSATIONS, user_id=user_id, limit=limit, skip=skip)
         )
@@ -171,14 +171,14 @@ class Conversations:
         await self._database.write(rename)
 
     async def delete(self, user_id: str, conversation_id: int) -> None:
-        """Remove it with its runs, messages, steps and facts. What it cost stays on record."""
+        """Delete a conversation with its runs, messages, steps and facts. Token records stay."""
 
-        def remove(tx: Transaction) -> None:
+        def delete(tx: Transaction) -> None:
             find_conversation(tx, user_id, conversation_id, lock=True)
             _reject_if_active(tx, conversation_id)
             tx.execute(_DELETE_CONVERSATION, conversation_id=conversation_id, user_id=user_id)
 
-        await self._database.write(remove)
+        await self._database.write(delete)
 
     async def append(
         self,
@@ -189,21 +189,23 @@ class Conversations:
         parent: int | Literal["head"] | None = HEAD,
         origin: str = "user",
     ) -> int:
-        """Add an exchange that has already happened, as one run; the id of its node.
+        """Add a past exchange as one run; return the id of its node.
 
-        After the head it moves the head; elsewhere (None: at the root) it begins a branch, and
+        After the head, it moves the head; elsewhere (None: at the root) it starts a branch, and
         the head stays.
         """
         check_messages(messages)
 
         def append(tx: Transaction) -> int:
             conversation = find_conversation(tx, user_id, conversation_id, lock=True)
-            after = conversation.head_id if parent == HEAD else parent
-            if after is not None:
-                find_parent(tx, conversation, after)
-            run_id = insert_ended_run(tx, conversation, messages, parent_id=after, origin=origin)
+            parent_id = conversation.head_id if parent == HEAD else parent
+            if parent_id is not None:
+                find_parent(tx, conversation, parent_id)
+            run_id = insert_ended_run(
+                tx, conversation, messages, parent_id=parent_id, origin=origin
+            )
             if parent == HEAD:
-                move_head(tx, conversation_id, expected=after, to=run_id)
+                move_head(tx, conversation_id, expected=parent_id, to=run_id)
             return run_id
 
         return await self._database.write(append)
@@ -217,9 +219,9 @@ class Conversations:
         from_id: int | None = None,
         max_runs: int = 10_000,
     ) -> Window:
-        """What was said last, up to a number of tokens, seen from the head or from a node."""
+        """Load the newest messages within a token budget, before the head or a given node."""
 
-        def window(tx: Transaction) -> Window:
+        def load(tx: Transaction) -> Window:
             conversation = find_conversation(tx, user_id, conversation_id)
             start = conversation.head_id if from_id is None else from_id
             if from_id is not None:
@@ -232,74 +234,74 @@ class Conversations:
                 max_runs=max_runs,
             )
 
-        return await self._database.read(window)
+        return await self._database.read(load)
 
     async def nodes(
         self, user_id: str, conversation_id: int, *, after: int = 0, limit: int = 1000
     ) -> list[RunNode]:
-        """The nodes of the tree in the order in which they were made, a page at a time."""
+        """Return a page of the tree's nodes, in the order of creation."""
 
-        def nodes(tx: Transaction) -> list[RunNode]:
+        def load(tx: Transaction) -> list[RunNode]:
             find_conversation(tx, user_id, conversation_id)
             rows = tx.fetch_all(
                 _SELECT_NODES, conversation_id=conversation_id, after=after, limit=limit
             )
             return [node_from_row(row) for row in rows]
 
-        return await self._database.read(nodes)
+        return await self._database.read(load)
 
     async def tree_page(
         self, user_id: str, conversation_id: int, *, before: int | None, limit: int
     ) -> TreePage:
-        """Nodes to show, the newest first; `before` is the id that the last page ended with."""
+        """Return a page of nodes, newest first; `before` is the last id of the previous page."""
 
-        def page(tx: Transaction) -> TreePage:
+        def load(tx: Transaction) -> TreePage:
             conversation = find_conversation(tx, user_id, conversation_id)
             return read_page(tx, conversation, before=before, limit=limit)
 
-        return await self._database.read(page)
+        return await self._database.read(load)
 
     async def tree_path(
         self, user_id: str, conversation_id: int, *, before: int | None, limit: int
     ) -> TreePage:
-        """The path from the head to the root, page by page, each with what branches off."""
+        """Return a page of the path from the head to the root, with the branches off it."""
 
-        def path(tx: Transaction) -> TreePage:
+        def load(tx: Transaction) -> TreePage:
             conversation = find_conversation(tx, user_id, conversation_id)
             return read_path(tx, conversation, before=before, limit=limit)
 
-        return await self._database.read(path)
+        return await self._database.read(load)
 
     async def tree_links(
         self, user_id: str, conversation_id: int, *, after: int, limit: int
     ) -> TreeLinks:
-        """The shape of the tree, by ascending ids."""
+        """Return the shape of the tree, by ascending ids."""
 
-        def links(tx: Transaction) -> TreeLinks:
+        def load(tx: Transaction) -> TreeLinks:
             conversation = find_conversation(tx, user_id, conversation_id)
             return read_links(tx, conversation, after=after, limit=limit)
 
-        return await self._database.read(links)
+        return await self._database.read(load)
 
     async def tree_nodes(
         self, user_id: str, conversation_id: int, ids: Sequence[int]
     ) -> Sequence[TreeNode]:
-        """Those of some nodes that there are, in the same order."""
+        """Return those of the given nodes that exist, in the same order."""
 
-        def nodes(tx: Transaction) -> Sequence[TreeNode]:
+        def load(tx: Transaction) -> Sequence[TreeNode]:
             conversation = find_conversation(tx, user_id, conversation_id)
             return tuple(read_nodes(tx, conversation, ids))
 
-        return await self._database.read(nodes)
+        return await self._database.read(load)
 
     async def find_by_label(self, user_id: str, conversation_id: int, label: str) -> int | None:
-        """The node with a label."""
+        """Return the node with a label, if any."""
 
-        def named(tx: Transaction) -> int | None:
+        def find(tx: Transaction) -> int | None:
             find_conversation(tx, user_id, conversation_id)
             return find_by_label(tx, conversation_id, label)
 
-        return await self._database.read(named)
+        return await self._database.read(find)
 
     async def locate_message(self, user_id: str, message_id: int) -> MessageLocation:
         return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
@@ -313,9 +315,9 @@ class Conversations:
         to: int | None,
         label: str | None = None,
     ) -> bool:
-        """Go on from another node, or (None) from the root; False when the head is elsewhere.
+        """Move the head to another node, or (None) to the root; False if it is not `expected`.
 
-        A label is given to the node in the same transaction.
+        A label is set on the node in the same transaction.
         """
 
         def move(tx: Transaction) -> bool:
@@ -332,41 +334,41 @@ class Conversations:
         return await self._database.write(move)
 
     async def set_label(self, user_id: str, run_id: int, label: str | None) -> None:
-        """Name a node, or (None) take its name away; a name is one node's in a conversation."""
+        """Set or (None) remove the label of a node; labels are unique in a conversation."""
 
-        def name(tx: Transaction) -> None:
+        def update_label(tx: Transaction) -> None:
             node = find_node(tx, user_id, run_id)
-            # Locked, so that no other node gets the name meanwhile.
+            # Locked, so that no other node gets the same label meanwhile.
             find_conversation(tx, user_id, node.conversation_id, lock=True)
             find_node(tx, user_id, run_id)
             _set_label(tx, node.conversation_id, run_id=run_id, label=label)
 
-        await self._database.write(name)
+        await self._database.write(update_label)
 
     async def prune(self, user_id: str, run_id: int) -> PruneResult:
-        """Remove a node and all that follows from it; a head among them moves to its parent.
+        """Delete a node and all of its descendants; a head among them moves to its parent.
 
-        What it cost stays on record.
+        Token records stay.
         """
 
         def prune(tx: Transaction) -> PruneResult:
-            found = find_node(tx, user_id, run_id)
-            conversation = find_conversation(tx, user_id, found.conversation_id, lock=True)
-            # Again: while we waited for the lock it may have got a parent, or be gone.
+            conversation_id = find_node(tx, user_id, run_id).conversation_id
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            # Read again: while we waited for the lock, it may have got a parent, or been deleted.
             node = find_node(tx, user_id, run_id)
-            below = {"run_id": run_id, "conversation_id": conversation.id}
-            if (open_ := tx.fetch_one(_SELECT_OPEN_IN_SUBTREE, **below)) is not None:
-                raise _run_active_error(*open_)
+            subtree = {"run_id": run_id, "conversation_id": conversation.id}
+            if (active := tx.fetch_one(_SELECT_OPEN_IN_SUBTREE, **subtree)) is not None:
+                raise _run_active_error(*active)
             head = conversation.head_id
-            if head is not None and tx.fetch_one(_IS_IN_SUBTREE, id=head, **below) is not None:
+            if head is not None and tx.fetch_one(_IS_IN_SUBTREE, id=head, **subtree) is not None:
                 move_head(tx, conversation.id, expected=head, to=node.parent_id)
                 _update_context_tokens(tx, conversation.id)
                 head = node.parent_id
-            # Counted before: SQLite does not tell for a statement that begins with WITH.
-            counted = tx.fetch_one(_COUNT_SUBTREE, **below)
-            assert counted is not None
-            tx.execute(_DELETE_SUBTREE, **below)
-            return PruneResult(counted[0], head)
+            # Counted before: SQLite reports no row count for a statement that starts with WITH.
+            row = tx.fetch_one(_COUNT_SUBTREE, **subtree)
+            assert row is not None
+            tx.execute(_DELETE_SUBTREE, **subtree)
+            return PruneResult(row[0], head)
 
         return await self._database.write(prune)
 
@@ -374,6 +376,7 @@ class Conversations:
 def insert_conversation(
     tx: Transaction, user_id: str, *, project_id: str, agent_id: str, title: str = ""
 ) -> int:
+    """Insert an empty conversation; return its id."""
     now = time()
     return tx.insert(
         _INSERT_CONVERSATION,
@@ -394,7 +397,7 @@ def move_head(
     to: int | None,
     now: float | None = None,
 ) -> bool:
-    """Compare and set; did it move?"""
+    """Move the head if it is at `expected`; return whether it moved."""
     at = time() if now is None else now
     values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": at}
     return tx.execute(_UPDATE_HEAD, **values) == 1
@@ -404,14 +407,14 @@ def _set_label(tx: Transaction, conversation_id: int, *, run_id: int, label: str
     holder = None if label is None else find_by_label(tx, conversation_id, label)
     if holder not in (None, run_id):
         raise BadRequest(
-            f"the label {label!r:.80} is that of run {holder}.",
-            hint="Choose another, or take it away there first.",
+            f"the label {label!r:.80} belongs to run {holder}.",
+            hint="Choose another label, or remove that one first.",
         )
     tx.execute(_UPDATE_LABEL, run_id=run_id, new_label=label)
 
 
 def _update_context_tokens(tx: Transaction, conversation_id: int) -> None:
-    """Let the context hold what is before its new head, as far as runs have noted it."""
+    """Set the context's size to that of the history up to the new head, as far as recorded."""
     tx.execute(_UPDATE_CONTEXT_TOKENS, conversation_id=conversation_id)
 
 
@@ -423,7 +426,7 @@ def insert_ended_run(
     parent_id: int | None,
     origin: str,
 ) -> int:
-    """A run that was over before it came here."""
+    """Insert a run that has already ended; return its id."""
     now = time()
     run_id = tx.insert(
         _INSERT_ENDED_RUN,

@@ -1,4 +1,4 @@
-"""The messages of runs, written and read."""
+"""The messages of runs."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def add_messages(
 def add_question(
     tx: Transaction, message: NewMessage, *, conversation_id: int, run_id: int, now: float
 ) -> StoredMessage:
-    """The first message of a run, as it is kept."""
+    """Insert the first message of a run, and return it as stored."""
     row = _row_values(message, conversation_id=conversation_id, run_id=run_id, ordinal=0, now=now)
-    added = tx.insert(_INSERT_MESSAGE_RETURNING_ID, **row)
+    message_id = tx.insert(_INSERT_MESSAGE_RETURNING_ID, **row)
     return StoredMessage(
         message.role,
         to_storable(message.content),
@@ -82,7 +82,7 @@ def add_question(
         message.key_insight,
         message.mentioned_symbols,
         message.mentioned_files,
-        added,
+        message_id,
         run_id,
         0,
         now,
@@ -90,7 +90,7 @@ def add_question(
 
 
 def redact_message(message: NewMessage, redact: Redact) -> NewMessage:
-    """The message without secrets. What a provider wants back as it was is not kept then."""
+    """Remove secrets from a message. If the provider's raw JSON contains one, it is dropped."""
     raw = message.raw
     if raw is not None and redact(text := raw.body.decode()) != text:
         raw = None
@@ -107,7 +107,7 @@ def redact_message(message: NewMessage, redact: Redact) -> NewMessage:
 
 
 def read_question(tx: Transaction, run_id: int) -> StoredMessage:
-    """The first message of a run."""
+    """Return the first message of a run."""
     row = tx.fetch_one(_SELECT_QUESTION, run_id=run_id)
     assert row is not None  # it was written with the run
     return message_from_row(row)
@@ -136,22 +136,23 @@ def _row_values(
 
 
 def check_messages(new_messages: Sequence[NewMessage]) -> None:
-    """Raise what is wrong with them before the database would, in words."""
+    """Raise BadRequest for invalid messages, before the database rejects them."""
     for message in new_messages:
         if message.role not in _ROLES:
             raise BadRequest(
-                f"a message has no role '{message.role}'.", hint=f"Roles are {', '.join(_ROLES)}."
+                f"a message cannot have the role '{message.role}'.",
+                hint=f"Roles are {', '.join(_ROLES)}.",
             )
         if not message.content and message.role != "tool":
-            raise BadRequest(f"the {message.role}'s message is empty.", hint="Say something.")
+            raise BadRequest(f"the {message.role} message is empty.", hint="Provide a text.")
         if message.role == "tool" and message.tool_call_id is None:
-            raise BadRequest("a tool's message needs the id of the call that it answers.")
+            raise BadRequest("a tool message needs the id of the call that it answers.")
         if message.token_count < 1:
-            raise BadRequest(f"a message has at least one token (got {message.token_count}).")
+            raise BadRequest(f"a message must have at least one token (got {message.token_count}).")
 
 
 def message_from_row(row: Row) -> StoredMessage:
-    """The message in a row that begins with MESSAGE_COLUMNS."""
+    """Return the message in a row that starts with MESSAGE_COLUMNS."""
     raw = row[4]
     return StoredMessage(
         row[0],

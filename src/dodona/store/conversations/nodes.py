@@ -1,4 +1,4 @@
-"""Runs as nodes of a conversation's tree: read, found, checked."""
+"""Runs as nodes of a conversation's tree."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _SELECT_NODE = statement(
 
 
 def node_from_row(row: Row) -> RunNode:
-    """The node in a row of NODE_COLUMNS."""
+    """Return the node in a row of NODE_COLUMNS."""
     values: list[Any] = list(row)
     values[3], values[11] = RunStatus(row[3]), from_json(row[11])
     return RunNode(*values)
@@ -67,15 +67,16 @@ def node_from_row(row: Row) -> RunNode:
 def find_conversation(
     tx: Transaction, user_id: str, conversation_id: int, *, lock: bool = False
 ) -> Conversation:
-    """The user's conversation. Locked, nothing in it changes until the transaction ends."""
-    found = _LOCK_CONVERSATION if lock else _SELECT_CONVERSATION
-    row = tx.fetch_one(found, conversation_id=conversation_id, user_id=user_id)
+    """Return the user's conversation. If locked, it cannot change until the transaction ends."""
+    query = _LOCK_CONVERSATION if lock else _SELECT_CONVERSATION
+    row = tx.fetch_one(query, conversation_id=conversation_id, user_id=user_id)
     if row is None:
         raise NotFound(f"there is no conversation {conversation_id}.")
     return Conversation(*row)
 
 
 def find_node(tx: Transaction, user_id: str, run_id: int) -> RunNode:
+    """Return the user's run as a node, or raise NotFound."""
     row = tx.fetch_one(_SELECT_NODE, run_id=run_id, user_id=user_id)
     if row is None:
         raise NotFound(f"there is no run {run_id}.")
@@ -83,7 +84,7 @@ def find_node(tx: Transaction, user_id: str, run_id: int) -> RunNode:
 
 
 def find_parent(tx: Transaction, conversation: Conversation, run_id: int) -> RunNode:
-    """The node, if something can be said after it: it is in the conversation and has ended."""
+    """Return a node that a run can follow: it is in the conversation and has ended."""
     node = find_node(tx, conversation.user_id, run_id)
     if node.conversation_id != conversation.id:
         raise NotFound(f"there is no run {run_id} in conversation {conversation.id}.")

@@ -1,6 +1,6 @@
-"""Sessions: who talks to which agent through which channel, by key, and in which conversation.
+"""Storage of sessions, by key, each with its current conversation.
 
-They are never deleted. A session goes on in another conversation after it was cleared.
+Sessions are never deleted. After it is cleared, a session continues in a new conversation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INSERT_FIELDS = ("key", "user_id", "agent_id", "created_at", "updated_at")
 _INSERT_SESSION = upsert(
     sessions,
     lambda add: (
-        # A conflict is with another user's: then there is none of ours to be found.
+        # On a conflict with another user's session, the caller finds none of its own.
         add.values({name: bindparam(name) for name in _INSERT_FIELDS}).on_conflict_do_nothing()
     ),
 )
@@ -62,13 +62,13 @@ _ADD_USAGE = statement(
 
 
 class Sessions:
-    """The sessions of all users; every call says whose."""
+    """The sessions of all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def get(self, user_id: str, key: str) -> Session:
-        """The user's session; another's is not found, as one that does not exist."""
+        """Return the user's session; another user's session is NotFound."""
         return await self._database.read(
             lambda tx: _require_session(
                 tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key
@@ -76,7 +76,7 @@ class Sessions:
         )
 
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Session]:
-        """The user's sessions, the latest first."""
+        """List the user's sessions, latest first."""
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_SESSIONS, its_user=user_id, limit=limit, skip=skip)
         )
@@ -85,13 +85,13 @@ class Sessions:
     async def open(
         self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
     ) -> Session:
-        """The session for a message: made by the first one, and always with a conversation."""
+        """Return the session for a message, creating it and its conversation if needed."""
         return await self._database.write(
             lambda tx: open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
         )
 
     async def clear(self, user_id: str, key: str) -> Session:
-        """Go on in a new conversation of the same project. The old one stays, and so do counts."""
+        """Start a new conversation in the same project. The old one and the counts stay."""
 
         def clear(tx: Transaction) -> Session:
             tx.lock_name(_lock_name(key))
@@ -108,7 +108,7 @@ class Sessions:
     def add_counts(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
     ) -> Operation[bool]:
-        """Add up what a run said and used; False when the user has no such session."""
+        """Return an operation that adds the counts of a run; see `add_session_usage`."""
         return lambda tx: add_session_usage(
             tx,
             user_id,
@@ -122,12 +122,14 @@ class Sessions:
 def open_session(
     tx: Transaction, user_id: str, key: str, *, agent_id: str, project_id: str
 ) -> Session:
-    """The session for a message, made if need be. Its name is locked until the end.
+    """Return the session for a message, creating it if needed; lock its name.
 
-    Not its row: whoever ends a run holds the lane, and then takes the row to count.
+    Not its row: the end of a run locks the lane first, and then the row to update the counts.
     """
     if not 0 < len(key) <= MAX_KEY_LENGTH:
-        raise BadRequest(f"a session's key has 1 to {MAX_KEY_LENGTH} characters (got {len(key)}).")
+        raise BadRequest(
+            f"a session key must have 1 to {MAX_KEY_LENGTH} characters (got {len(key)})."
+        )
     tx.lock_name(_lock_name(key))
     row = tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key))
     if row is None:
@@ -153,8 +155,8 @@ def add_session_usage(
     input_tokens: int,
     output_tokens: int,
 ) -> bool:
-    """Add up what a run said and used; False when the user has no such session."""
-    touched = tx.execute(
+    """Add the counts of a run to its session; return False if the user has no such session."""
+    count = tx.execute(
         _ADD_USAGE,
         **_key_values(user_id, key),
         messages=messages,
@@ -162,14 +164,19 @@ def add_session_usage(
         more_output=output_tokens,
         now=time(),
     )
-    return touched == 1
+    return count == 1
 
 
 def _start_conversation(tx: Transaction, session: Session, project_id: str) -> Session:
     user_id, key = session.user_id, session.key
-    begun = insert_conversation(tx, user_id, project_id=project_id, agent_id=session.agent_id)
+    conversation_id = insert_conversation(
+        tx, user_id, project_id=project_id, agent_id=session.agent_id
+    )
     tx.execute(
-        _UPDATE_CONVERSATION, **_key_values(user_id, key), new_conversation=begun, now=time()
+        _UPDATE_CONVERSATION,
+        **_key_values(user_id, key),
+        new_conversation=conversation_id,
+        now=time(),
     )
     return _require_session(tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key)
 

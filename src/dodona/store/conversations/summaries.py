@@ -1,4 +1,4 @@
-"""Summaries: each stands for a run and all before it, and windows end there."""
+"""Summaries: each replaces a run and all runs before it; windows end there."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ _UPDATE_INSIGHT = statement(
 
 
 class Summaries:
-    """The summaries of all users; every call says whose."""
+    """The summaries of all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save(self, user_id: str, summary: NewSummary) -> bool:
-        """Let a text stand for its run and all before it, and remember what was found for it.
+        """Save a summary of a run and all runs before it, with the extracted insights.
 
-        The first one is kept: of those who summed up the same at once, one gets True. What was
-        said stays as it is.
+        The first one wins: of concurrent summaries of the same run, one returns True. The messages
+        stay unchanged.
         """
         if not summary.content.strip() or summary.token_count < 1:
-            raise BadRequest("a summary needs a text and its tokens.")
+            raise BadRequest("a summary needs a text and a token count.")
         return await self._database.write(lambda tx: _save(tx, user_id, summary))
 
 
 def _save(tx: Transaction, user_id: str, summary: NewSummary) -> bool:
     node = find_node(tx, user_id, summary.run_id)
-    # The lane before the context, as everybody takes them.
+    # Lock order: the lane before the context.
     conversation = find_conversation(tx, user_id, node.conversation_id, lock=True)
     now = time()
     values = {name: getattr(summary, name) for name in _INSERT_FIELDS[:-1]}
@@ -68,7 +68,7 @@ def _save(tx: Transaction, user_id: str, summary: NewSummary) -> bool:
     ]
     if rows:
         tx.execute_many(_UPDATE_INSIGHT, rows)
-    # Who knows the window as it was must read it again.
+    # Invalidates cached windows.
     tx.execute(_UPDATE_CONVERSATION_TIME, conversation_id=conversation.id, now=now)
     is_current = summary.head_id == conversation.head_id
     tokens = summary.context_tokens if is_current else None

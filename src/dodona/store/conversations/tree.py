@@ -1,6 +1,6 @@
-"""The tree of a conversation, read for people: pages, the path to the head, the bare shape.
+"""The tree of a conversation for display: pages, the path to the head, the bare shape.
 
-Of what was said, only that is read which is shown.
+Only the excerpts that are shown are read.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs, summaries
 
-_BATCH_SIZE: Final = 100  # ids in one statement
-_PATH_CHUNK: Final = 2_000  # runs that are walked at once
+_BATCH_SIZE: Final = 100  # ids per statement
+_PATH_CHUNK: Final = 2_000  # runs per step of a walk
 _UNLIMITED: Final = 2**31 - 1
 _MAX_ID: Final = 2**62
 
 _IN_CONVERSATION = runs.c.conversation_id == bindparam("conversation_id")
-# It waits for its turn, and has no parent until then.
-_IS_QUEUED_FOLLOWER = and_(IS_OPEN, IS_QUEUED, runs.c.follows_head)  # by the index of open runs
+# A queued run has no parent until it is claimed.
+_IS_QUEUED_FOLLOWER = and_(IS_OPEN, IS_QUEUED, runs.c.follows_head)  # uses the index of open runs
 
 
 def _in_batch(column: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -41,7 +41,7 @@ def _in_batch(column: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 def _ancestors_cte() -> CTE:
-    """A run and those before it, up to a number of them."""
+    """Select a run and its ancestors, up to a number of them."""
     newest = (
         select(runs.c.id, runs.c.parent_id, literal(0).label("depth"))
         .where(_IN_CONVERSATION, runs.c.id == bindparam("from_id"))
@@ -65,7 +65,7 @@ _SELECT_PARENT = statement(
     select(runs.c.parent_id).where(_IN_CONVERSATION, runs.c.id == bindparam("run_id"))
 )
 _SELECT_PAGE = statement(_select_ids(runs.c.id < bindparam("before")).order_by(runs.c.id.desc()))
-# By a sum, or SQLite would rather walk over all runs than sort a few.
+# Ordered by an expression: otherwise SQLite scans all runs instead of sorting a few.
 _SELECT_CHILDREN = statement(
     _select_ids(_in_batch(runs.c.parent_id)).order_by((runs.c.id + 0).desc())
 )
@@ -115,7 +115,7 @@ _SELECT_MESSAGE = statement(
 def read_page(
     tx: Transaction, conversation: Conversation, *, before: int | None, limit: int
 ) -> TreePage:
-    """The nodes with smaller ids than one, the newest first."""
+    """Return the nodes with ids below `before`, newest first."""
     last = _MAX_ID if before is None else before
     rows = tx.fetch_all(_SELECT_PAGE, conversation_id=conversation.id, before=last, limit=limit + 1)
     ids = [row[0] for row in rows[:limit]]
@@ -129,38 +129,38 @@ def read_page(
 def read_path(
     tx: Transaction, conversation: Conversation, *, before: int | None, limit: int
 ) -> TreePage:
-    """The way from the head to the root, or what of it is above a node.
+    """Return the path from the head to the root, or the part of it above `before`.
 
-    Behind it the newest nodes that branch off from there, as many as nodes at most.
+    It is followed by the newest branches off it, at most as many as nodes on the path.
     """
     start = conversation.head_id if before is None else _fetch_parent_id(tx, conversation, before)
     rows = _fetch_path(tx, conversation, start, limit=limit + 1)
-    walked = [row[0] for row in rows[:limit]]
-    following = walked[-1] if rows[limit:] else None
-    branches = _fetch_branches(tx, conversation, walked, limit=limit, is_top=following is None)
+    path = [row[0] for row in rows[:limit]]
+    next_before = path[-1] if rows[limit:] else None
+    branches = _fetch_branches(tx, conversation, path, limit=limit, is_top=next_before is None)
     if before is None:
-        where = {"conversation_id": conversation.id, "limit": limit}
-        branches += [row[0] for row in tx.fetch_all(_SELECT_FOLLOWERS, **where)]
-    new = [each for each in branches if each not in walked and each != before]
-    shown = [*walked, *new[:limit]]
-    # Above another node may be some that are not on the way to the head.
-    on_path = frozenset(walked) if before is None else _filter_on_path(tx, conversation, shown)
-    nodes = tuple(read_nodes(tx, conversation, shown))
-    return TreePage(conversation.head_id, nodes, on_path, following)
+        keys = {"conversation_id": conversation.id, "limit": limit}
+        branches += [row[0] for row in tx.fetch_all(_SELECT_FOLLOWERS, **keys)]
+    new = [each for each in branches if each not in path and each != before]
+    ids = [*path, *new[:limit]]
+    # Ancestors of an arbitrary node may not be on the path to the head.
+    on_path = frozenset(path) if before is None else _filter_on_path(tx, conversation, ids)
+    nodes = tuple(read_nodes(tx, conversation, ids))
+    return TreePage(conversation.head_id, nodes, on_path, next_before)
 
 
 def _filter_on_path(tx: Transaction, conversation: Conversation, ids: list[int]) -> frozenset[int]:
-    """Those of these nodes that are on the way from the root to the head."""
-    found: set[int] = set()
-    at = conversation.head_id
-    while at is not None and ids:
-        rows = _fetch_path(tx, conversation, at, limit=_PATH_CHUNK)
-        passed = [row[0] for row in rows]
-        found.update(passed)
-        # Runs follow older ones, but for those that waited while others were answered; so many
-        # never wait at once.
-        at = None if max(passed) < min(ids) else rows[-1][1]
-    return frozenset(found.intersection(ids))
+    """Return those of the given nodes that are on the path from the root to the head."""
+    on_path: set[int] = set()
+    position = conversation.head_id
+    while position is not None and ids:
+        rows = _fetch_path(tx, conversation, position, limit=_PATH_CHUNK)
+        chunk = [row[0] for row in rows]
+        on_path.update(chunk)
+        # A parent is older than its children, except for runs that were queued while others were
+        # answered; there are never as many of those as in one chunk.
+        position = None if max(chunk) < min(ids) else rows[-1][1]
+    return frozenset(on_path.intersection(ids))
 
 
 def _fetch_parent_id(tx: Transaction, conversation: Conversation, run_id: int) -> int | None:
@@ -179,32 +179,30 @@ def _fetch_path(
 
 
 def _fetch_branches(
-    tx: Transaction, conversation: Conversation, walked: list[int], *, limit: int, is_top: bool
+    tx: Transaction, conversation: Conversation, path: list[int], *, limit: int, is_top: bool
 ) -> list[int]:
-    """What follows from some nodes, and from the root if they reach up to it."""
-    found = [
+    """Return the children of the given nodes, and the roots if the path reaches the root."""
+    ids = [
         row[0]
-        for row in _fetch_in_batches(
-            tx, _SELECT_CHILDREN, walked, conversation, {"limit": 2 * limit}
-        )
+        for row in _fetch_in_batches(tx, _SELECT_CHILDREN, path, conversation, {"limit": 2 * limit})
     ]
     if is_top:
         rows = tx.fetch_all(_SELECT_ROOTS, conversation_id=conversation.id, limit=limit)
-        found += [row[0] for row in rows]
-    return found
+        ids += [row[0] for row in rows]
+    return ids
 
 
 def read_nodes(
     tx: Transaction, conversation: Conversation, ids: Sequence[int]
 ) -> Iterator[TreeNode]:
-    """Those of these nodes that there are, in the same order."""
+    """Yield those of the given nodes that exist, in the same order."""
     head = conversation.head_id
     rows = {row[0]: row for row in _fetch_in_batches(tx, _SELECT_NODES, ids, conversation)}
     children: dict[int | None, int] = dict(
         _fetch_in_batches(tx, _COUNT_CHILDREN, ids, conversation)
     )
-    where = {"conversation_id": conversation.id, "limit": _UNLIMITED}
-    children[head] = children.get(head, 0) + len(tx.fetch_all(_SELECT_FOLLOWERS, **where))
+    keys = {"conversation_id": conversation.id, "limit": _UNLIMITED}
+    children[head] = children.get(head, 0) + len(tx.fetch_all(_SELECT_FOLLOWERS, **keys))
     summarised = {row[0] for row in _fetch_in_batches(tx, _SELECT_SUMMARISED, ids)}
     questions, answers = _questions_and_answers(_fetch_in_batches(tx, _SELECT_EXCERPTS, ids))
     for id_ in ids:
@@ -224,7 +222,7 @@ def read_nodes(
 
 
 def _questions_and_answers(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[int, Excerpt]]:
-    """Of each run what the user said first, and what the assistant said last."""
+    """Return the first user message and the last assistant message of each run."""
     questions: dict[int, Excerpt] = {}
     answers: dict[int, Excerpt] = {}
     for run_id, role, message_id, text in rows:
@@ -237,6 +235,7 @@ def _questions_and_answers(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[in
 
 
 def read_links(tx: Transaction, conversation: Conversation, *, after: int, limit: int) -> TreeLinks:
+    """Return a page of the tree's shape, by ascending ids."""
     rows = tx.fetch_all(_SELECT_LINKS, conversation_id=conversation.id, after=after, limit=limit)
     head = conversation.head_id
     links = [
@@ -258,12 +257,13 @@ def _effective_parent(
 
 
 def find_by_label(tx: Transaction, conversation_id: int, label: str) -> int | None:
-    """The node with a label."""
+    """Return the node with a label, if any."""
     row = tx.fetch_one(_SELECT_BY_LABEL, conversation_id=conversation_id, name=label)
     return None if row is None else row[0]
 
 
 def find_message(tx: Transaction, user_id: str, message_id: int) -> MessageLocation:
+    """Return the role and the run of a user's message, or raise NotFound."""
     row = tx.fetch_one(_SELECT_MESSAGE, message_id=message_id, its_user=user_id)
     if row is None:
         raise NotFound(f"there is no message {message_id}.")
@@ -277,13 +277,13 @@ def _fetch_in_batches(
     conversation: Conversation | None = None,
     extra: dict[str, Any] | None = None,
 ) -> list[Row]:
-    """The rows about some ids; the last id fills a batch that is not full."""
+    """Fetch the rows for ids in batches; the last id pads an incomplete batch."""
     values = {**(extra or {})}
     if conversation is not None:
         values["conversation_id"] = conversation.id
-    found: list[Row] = []
+    rows: list[Row] = []
     for first in range(0, len(ids), _BATCH_SIZE):
         batch = list(ids[first : first + _BATCH_SIZE])
         batch += batch[-1:] * (_BATCH_SIZE - len(batch))
-        found += tx.fetch_all(query, **values, **{f"among_{n}": id_ for n, id_ in enumerate(batch)})
-    return found
+        rows += tx.fetch_all(query, **values, **{f"among_{n}": id_ for n, id_ in enumerate(batch)})
+    return rows

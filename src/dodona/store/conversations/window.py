@@ -1,10 +1,10 @@
-"""The window: the newest runs before a node that fit into a number of tokens.
+"""The window of a conversation: the newest runs before a node that fit a token budget.
 
-It walks from the node over its parents and stops at the budget, a summary or the root, so it
-costs what it returns, however long the conversation is.
+Reading walks from the node over its parents and stops at the budget, a summary or the root, so the
+cost depends on the result, not on the length of the conversation.
 
-The window of a run begins where that of its parent began, so that models are sent the same
-beginning again. When it is full it drops to half at once, and from there on grows again.
+The window of a run starts where that of its parent started, so that providers can cache the common
+prefix. A full window drops to half its size at once, and grows again from there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import messages, runs, summaries
 
-_UNLIMITED: Final = 2**31 - 1  # more than any window holds
+_UNLIMITED: Final = 2**31 - 1
 _NO_RUN: Final = 0
 _NEVER: Final = float("inf")
 
 
 class WindowExtent(NamedTuple):
-    """How far a run sees: the oldest run before it, how many they are, their tokens."""
+    """The extent of a run's window: the oldest run, the number of runs, and their tokens."""
 
     oldest: int | None
     runs: int
@@ -36,7 +36,7 @@ EMPTY_EXTENT: Final = WindowExtent(None, 0, 0)
 
 
 class _PathRow(NamedTuple):
-    """A run on the way back, with one of its messages."""
+    """A run on the path, with one of its messages."""
 
     run_id: int
     parent_id: int | None
@@ -45,7 +45,7 @@ class _PathRow(NamedTuple):
     total: int
 
 
-_MESSAGE_OFFSET: Final = len(_PathRow._fields)  # where a row's message begins
+_MESSAGE_OFFSET: Final = len(_PathRow._fields)  # the first column of the message in a row
 
 
 def _path_statement() -> Statement:
@@ -81,7 +81,7 @@ def _path_statement() -> Statement:
         .where(
             newest.c.summary.is_(None),
             newest.c.total + weight <= bindparam("budget"),
-            # A summary is no run: it comes with any number of them, and before the oldest.
+            # A summary is not a run: it does not count towards max_runs, and may precede `oldest`.
             or_(
                 summaries.c.run_id.is_not(None),
                 and_(
@@ -92,10 +92,12 @@ def _path_statement() -> Statement:
         )
     )
     path = newest.union_all(older)
-    kept = path.outerjoin(messages, (messages.c.run_id == path.c.id) & path.c.summary.is_(None))
+    path_with_messages = path.outerjoin(
+        messages, (messages.c.run_id == path.c.id) & path.c.summary.is_(None)
+    )
     return statement(
         select(*path.c, *MESSAGE_COLUMNS)
-        .select_from(kept)
+        .select_from(path_with_messages)
         .order_by(path.c.depth.desc(), messages.c.ordinal)
     )
 
@@ -111,7 +113,7 @@ _SELECT_SUMMARY = statement(
 def read_window(
     tx: Transaction, *, conversation_id: int, from_id: int | None, budget: int, max_runs: int
 ) -> Window:
-    """Whole runs, so that a call and its result stay together; at least the newest."""
+    """Read a window of complete runs, so that calls and results stay together; at least one."""
     if from_id is None:
         return Window(None, ())
     rows = _fetch_path(tx, conversation_id, from_id, budget=budget, max_runs=max_runs)
@@ -127,7 +129,7 @@ def next_window(
     budget: int,
     max_runs: int,
 ) -> tuple[Window, WindowExtent]:
-    """What a run sees that begins now after a parent; `oldest` is what that one saw first."""
+    """Read the window of a run that starts after a parent, whose own window started at `oldest`."""
     rows = _fetch_path(
         tx, conversation_id, parent_id, budget=budget, max_runs=max_runs, oldest=oldest or _NO_RUN
     )
@@ -146,7 +148,7 @@ def next_window(
 def reload_window(
     tx: Transaction, *, conversation_id: int, parent_id: int, oldest: int, until: float
 ) -> Window:
-    """What a run saw that began at a time, read again."""
+    """Read again the window of a run that started at a time."""
     rows = _fetch_path(tx, conversation_id, parent_id, oldest=oldest, until=until)
     return _build_window(tx, parent_id, rows)
 
@@ -161,7 +163,7 @@ def _fetch_path(
     oldest: int = _NO_RUN,
     until: float = _NEVER,
 ) -> list[Row]:
-    """A row for each message, the oldest first; runs without any have a row too."""
+    """Fetch a row per message, oldest first, and one for each run without messages."""
     return tx.fetch_all(
         _SELECT_PATH,
         from_id=from_id,
@@ -185,7 +187,7 @@ def _build_window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
     if not rows:
         return Window(head_id, ())
     first = _path_row(rows[0])
-    found = None if first.summary is None else tx.fetch_one(_SELECT_SUMMARY, run_id=first.summary)
+    summary = None if first.summary is None else tx.fetch_one(_SELECT_SUMMARY, run_id=first.summary)
     return Window(
         head_id,
         tuple(
@@ -195,6 +197,6 @@ def _build_window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
                 if row[_MESSAGE_OFFSET] is not None
             ]
         ),
-        None if found is None else Summary(*found),
-        is_truncated=found is None and first.parent_id is not None,
+        None if summary is None else Summary(*summary),
+        is_truncated=summary is None and first.parent_id is not None,
     )

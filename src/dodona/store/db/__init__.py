@@ -1,1 +1,1 @@
-"""Databases: connections, transactions, migration and health."""
+"""Database access: connections, transactions, migration and error translation."""

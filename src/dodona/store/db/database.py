@@ -1,7 +1,7 @@
-"""The port that SQLite and PostgreSQL share: operations run inside a transaction.
+"""The interface that SQLite and PostgreSQL share: operations that run inside a transaction.
 
-An operation is a plain function of a transaction. It does all its work or none, may be run
-again when the database asks for that, and does nothing but talk to the transaction.
+An operation is a plain function of a transaction. It is atomic, may be retried by the database,
+and must have no effects outside the transaction.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _log = logging.getLogger(__name__)
 
 
 class Transaction(Protocol):
-    """What an operation may do; all of it counts, or nothing does."""
+    """The statements that an operation may run; they commit together or not at all."""
 
     def execute(self, statement: Statement, **values: Any) -> int:
-        """Execute it; how many rows it touched."""
+        """Execute a statement; return the number of affected rows."""
         ...
 
     def fetch_one(self, statement: Statement, **values: Any) -> Row | None:
-        """The first row, if there is one."""
+        """Return the first row, if any."""
         ...
 
     def fetch_all(self, statement: Statement, **values: Any) -> list[Row]: ...
 
     def insert(self, statement: Statement, **values: Any) -> int:
-        """Execute an `addition`; the id of the new row."""
+        """Execute an `insert_returning_id`; return the id of the new row."""
         ...
 
     def execute_many(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
-        """Execute it once for each row, in one go."""
+        """Execute a statement once for each row, in one batch."""
         ...
 
     def lock(self, statement: Statement, **values: Any) -> None:
-        """Lock rows until the transaction ends. Where there is one writer, it has them all."""
+        """Lock rows until the transaction ends. With a single writer, this does nothing."""
         ...
 
     def lock_name(self, name: str) -> None:
-        """Lock a name, of something that there may be no row for yet, until the end."""
+        """Lock a name until the transaction ends, for something that may have no row yet."""
         ...
 
 
@@ -54,44 +54,44 @@ Operation: TypeAlias = Callable[[Transaction], T]
 
 
 class Owners(Protocol):
-    """Who is alive: a process holds a lock of the database's own for as long as it lives."""
+    """Liveness of processes: each holds a lock in the database for as long as it lives."""
 
     @property
     def current(self) -> str:
-        """This process, by a name that is never used again."""
+        """The name of this process, which is never reused."""
         ...
 
     def is_alive(self, owner: str, tx: Transaction) -> bool: ...
 
 
 class Database(Protocol):
-    """A database that is open, migrated and ours to use."""
+    """An open and migrated database."""
 
     @property
     def owners(self) -> Owners: ...
 
     async def read(self, operation: Operation[T]) -> T:
-        """Run an operation that only reads, on one consistent view."""
+        """Run a read-only operation on one consistent snapshot."""
         ...
 
     async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
         """Run an operation; it is durable when this returns.
 
-        A soft one outlives the process by then, and the power soon after. A caller that is
-        cancelled stops waiting; what it asked for is done all the same.
+        A soft write survives a crash of the process immediately, and a power failure soon after.
+        Cancelling the caller does not cancel the write.
         """
         ...
 
     def submit(
         self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = ...
     ) -> asyncio.Future[T]:
-        """The same. Who cancels the future does not wait; `lost` is told how it ended."""
+        """Like `write`. If the future is cancelled, `on_orphaned` gets the outcome."""
         ...
 
     async def close(self) -> None: ...
 
 
 def log_orphaned(_: Any, error: BaseException | None) -> None:
-    """Nobody waits for it any more, so this is the last chance to say that it failed."""
+    """Log the failure of a write whose caller no longer waits."""
     if error is not None:
         _log.error("a write whose caller was cancelled has failed: %s", error)

@@ -1,4 +1,4 @@
-"""Where a store is: a file, or a PostgreSQL database."""
+"""The location of a store: a SQLite file or a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dodona.core.errors import ConfigError, did_you_mean
 
-# Not by parsing: what does not parse may hold a password too.
+# Not by parsing: an invalid URL may contain a password too.
 _USERINFO_PATTERN = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)
 _PASSWORD_PATTERN = re.compile(r"(\w*pass\w*)=[^&]*", re.IGNORECASE)
 _SCHEMES = ("sqlite", "postgresql", "postgres")
@@ -16,30 +16,30 @@ _SCHEMES = ("sqlite", "postgresql", "postgres")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreLocation:
-    """`path` of a SQLite file, or `dsn` of a PostgreSQL database: one of them is set."""
+    """`path` of a SQLite file, or `dsn` of a PostgreSQL database: exactly one is set."""
 
     path: Path | None = None
     dsn: str = ""
 
     def __str__(self) -> str:
-        """The address without its password."""
+        """Return the address without its password."""
         if self.path is not None:
             return str(self.path)
         return strip_passwords(self.dsn)
 
     def __repr__(self) -> str:
-        return f"Location({self})"
+        return f"StoreLocation({self})"
 
 
 def strip_passwords(text: str) -> str:
-    """A text that may quote the address of a database."""
+    """Remove passwords from a text that may contain the address of a database."""
     return _PASSWORD_PATTERN.sub(r"\1=***", _USERINFO_PATTERN.sub(r"\1@", text))
 
 
 def parse_location(url: str) -> StoreLocation:
-    """Read `postgresql://…`, `sqlite:///path` or a path.
+    """Parse `postgresql://…`, `sqlite:///path` or a path.
 
-    After `sqlite:///` a path is relative, after `sqlite:////` absolute, as elsewhere.
+    As usual, a path is relative after `sqlite:///` and absolute after `sqlite:////`.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -49,7 +49,7 @@ def parse_location(url: str) -> StoreLocation:
     if scheme in ("postgresql", "postgres"):
         return StoreLocation(dsn=f"postgresql://{rest}")
     raise ConfigError(
-        f"the store has no driver '{scheme}'.",
+        f"the store does not support '{scheme}'.",
         hint=did_you_mean(scheme, _SCHEMES) or "Use a path, sqlite:///PATH or postgresql://….",
     )
 
@@ -57,6 +57,6 @@ def parse_location(url: str) -> StoreLocation:
 def _file_location(path: str) -> StoreLocation:
     if not path or path.startswith(":memory:"):
         raise ConfigError(
-            "the store needs a file.", hint="What is only in memory does not survive the process."
+            "the store needs a file.", hint="An in-memory database does not survive the process."
         )
     return StoreLocation(path=Path(path).expanduser())

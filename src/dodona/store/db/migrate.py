@@ -1,4 +1,4 @@
-"""Bringing a database to this version of Dodona, and knowing when not to touch it."""
+"""Migration of a database to this version of Dodona."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")  # oldest fi
 NEWEST_REVISION: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "dodona_version"
 
-_alembic_lock = threading.Lock()  # its context is global: one migration at a time in a process
+_alembic_lock = threading.Lock()  # its context is global: one migration at a time per process
 
 
 def reject_newer(revision: str, location: str) -> None:
-    """Raise when a newer Dodona has been here."""
+    """Raise StoreError if a newer version of Dodona has migrated the store."""
     if revision not in REVISIONS:
         raise StoreError(
             f"the store {location} was written by a newer Dodona (its schema is {revision}, this "
-            f"version knows {NEWEST_REVISION}).",
-            hint="Nothing was changed. Upgrade Dodona, or name another store with [store] url.",
+            f"version supports {NEWEST_REVISION}).",
+            hint="Nothing was changed. Upgrade Dodona, or set [store] url to another store.",
         )
 
 
 def upgrade(connection: Any, *, dialect: str, to: str = "head") -> None:
-    """Run the migrations that are missing on a driver's connection, in its transaction."""
-    # Imported on use: most starts have nothing to migrate.
+    """Run the missing migrations on a driver's connection, in its transaction."""
+    # Imported on use: most starts have no migration to run.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
     from sqlalchemy import create_engine  # noqa: PLC0415
@@ -35,18 +35,18 @@ def upgrade(connection: Any, *, dialect: str, to: str = "head") -> None:
 
     url = "sqlite://" if dialect == "sqlite" else "postgresql+psycopg://"
     engine = create_engine(url, creator=lambda: connection, poolclass=StaticPool)
-    # The transaction is the caller's: all of a migration is there, or nothing.
+    # The caller owns the transaction: a migration is applied completely or not at all.
     for name in ("do_begin", "do_commit", "do_rollback", "do_close"):
         setattr(engine.dialect, name, _do_nothing)
     config = Config()
     config.set_main_option("script_location", "dodona.store:migrations")
     try:
-        with _alembic_lock, engine.connect() as borrowed:
-            config.attributes["connection"] = borrowed
+        with _alembic_lock, engine.connect() as shared:
+            config.attributes["connection"] = shared
             command.upgrade(config, to)
     except DBAPIError as error:
-        raise error.orig or error from error  # the driver's own, as the caller knows it
+        raise error.orig or error from error  # the driver's own error, which the caller handles
 
 
 def _do_nothing(connection: Any) -> None:
-    """Begin, commit and roll back nothing."""
+    """Leave transactions to the caller."""

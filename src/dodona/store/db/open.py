@@ -1,4 +1,4 @@
-"""Opening a store: look first, then migrate, then work. What is not ours is left alone."""
+"""Opening a store: inspect, migrate, connect. Databases of other programs are never changed."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, reject_newer
 Durability: TypeAlias = Literal["full", "normal"]
 
 _SELECT_REVISION = "SELECT version_num FROM dodona_version"
-MIGRATION_LOCK_ID = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
+MIGRATION_LOCK_ID = 0x0D0D0A  # the PostgreSQL advisory lock that a migration holds
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """What a look at a store tells; `revision` is empty when there is nothing yet."""
+    """The result of inspecting a store; `revision` is empty if it has no schema yet."""
 
     location: StoreLocation
     exists: bool
@@ -41,15 +41,15 @@ class StoreState:
 
 
 def inspect(location: StoreLocation) -> StoreState:
-    """See what is there without changing it; raises when it is damaged, foreign or newer."""
-    found = _inspect_postgres(location) if location.path is None else _inspect_file(location.path)
-    if found.revision:
-        reject_newer(found.revision, str(location))
-    return found
+    """Inspect a store without changing it; raise if it is damaged, foreign or newer."""
+    state = _inspect_postgres(location) if location.path is None else _inspect_file(location.path)
+    if state.revision:
+        reject_newer(state.revision, str(location))
+    return state
 
 
 def migrate(location: StoreLocation) -> StoreState:
-    """Bring the store to this version, made anew if need be; what it was before."""
+    """Migrate the store to this version, creating it if needed; return its previous state."""
     before = inspect(location)
     if not before.is_current:
         if location.path is None:
@@ -60,7 +60,7 @@ def migrate(location: StoreLocation) -> StoreState:
 
 
 async def open_database(location: StoreLocation, *, durability: Durability = "full") -> Database:
-    """The store at a location, migrated and ready."""
+    """Migrate and open the store at a location."""
     return await asyncio.to_thread(_open, location, durability)
 
 
@@ -89,10 +89,10 @@ def _inspect_file(path: Path) -> StoreState:
     except OSError as error:
         raise StoreError(
             f"the store {path} cannot be read: {error.strerror}.",
-            hint="Look at the permissions of the file and of its folder.",
+            hint="Check the permissions of the file and its folder.",
         ) from error
     if path.is_dir():
-        raise StoreError(f"the store {path} is a folder.", hint="Name a file in it.")
+        raise StoreError(f"the store {path} is a folder.", hint="Specify a file in it.")
     if size == 0:
         return StoreState(location, exists=False)
     with _sqlite_errors(path):
@@ -101,27 +101,28 @@ def _inspect_file(path: Path) -> StoreState:
 
 
 def _read_revision(path: Path) -> str:
-    """Even a reader leaves files beside a database, unless it takes it for immutable.
+    """Read the schema revision without leaving files next to the database.
 
-    It may do so while nobody has it open, and then there is no log beside it. If somebody came
-    in meanwhile, what was seen counts for nothing, and the files are there anyway.
+    Even a reader creates files next to a database, unless it opens it as immutable. That is safe
+    while no process has it open, and then there is no WAL file. If a process opened it meanwhile,
+    the result is discarded, and the files exist anyway.
     """
-    log, before = Path(f"{path}-wal"), path.stat()
-    if not log.exists():
+    wal, before = Path(f"{path}-wal"), path.stat()
+    if not wal.exists():
         try:
-            found = _open_and_read_revision(path, "immutable=1")
+            revision = _open_and_read_revision(path, "immutable=1")
         except (sqlite3.Error, StoreError):
-            if not _has_changed(path, before, log):
+            if not _has_changed(path, before, wal):
                 raise
         else:
-            if not _has_changed(path, before, log):
-                return found
+            if not _has_changed(path, before, wal):
+                return revision
     return _open_and_read_revision(path, "mode=ro")
 
 
-def _has_changed(path: Path, before: os.stat_result, log: Path) -> bool:
+def _has_changed(path: Path, before: os.stat_result, wal: Path) -> bool:
     now = path.stat()
-    return log.exists() or (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
+    return wal.exists() or (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
 
 
 def _open_and_read_revision(path: Path, uri_options: str) -> str:
@@ -138,10 +139,10 @@ def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
     if application != sqlite.APPLICATION_ID or VERSION_TABLE not in tables:
         raise StoreError(
             f"the store {path} is a database of another program.",
-            hint="Nothing was changed. Name another file with [store] url.",
+            hint="Nothing was changed. Set [store] url to another file.",
         )
-    found = connection.execute(_SELECT_REVISION).fetchone()
-    return found[0] if found else ""
+    row = connection.execute(_SELECT_REVISION).fetchone()
+    return row[0] if row else ""
 
 
 def _migrate_file(path: Path) -> None:
@@ -153,17 +154,17 @@ def _migrate_file(path: Path) -> None:
 def _migrate_at(path: Path) -> None:
     with closing(_connect_to_migrate(path)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
-        # Whoever was faster has done it, with the lock that we have now.
+        # Another process may have migrated it while we waited for the lock.
         if _file_revision(connection, path) == NEWEST_REVISION:
             connection.execute("ROLLBACK")
             return
         connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
         upgrade(connection, dialect="sqlite")
-        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-        if broken:
+        orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
+        if orphans:
             raise StoreError(
-                f"migrating the store {path} would leave {len(broken)} rows without what they "
-                "refer to.",
+                f"migrating the store {path} would leave {len(orphans)} rows with broken "
+                "references.",
                 hint="Nothing was changed. Try: dodona db check.",
             )
         connection.execute("COMMIT")
@@ -171,7 +172,7 @@ def _migrate_at(path: Path) -> None:
 
 def _connect_to_migrate(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-    # Kept in the file from now on. It cannot be changed within a transaction.
+    # Persistent in the file; cannot be changed within a transaction.
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = OFF")  # tables are rebuilt
     return connection
@@ -184,13 +185,13 @@ def _inspect_postgres(location: StoreLocation) -> StoreState:
 
 def _postgres_revision(connection: postgres.Connection, location: StoreLocation) -> str:
     try:
-        row = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
-        if row is None or row[0] is None:
+        table = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
+        if table is None or table[0] is None:
             return ""
-        found = connection.execute(_SELECT_REVISION).fetchone()
+        row = connection.execute(_SELECT_REVISION).fetchone()
     except psycopg.Error as error:
         raise postgres.to_store_error(error, location) from error
-    return found[0] if found else ""
+    return row[0] if row else ""
 
 
 def _migrate_postgres(location: StoreLocation) -> None:

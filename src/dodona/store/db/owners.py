@@ -1,4 +1,4 @@
-"""Which processes are alive, by locks that the system lets go of when they die."""
+"""Liveness of processes, by locks that the operating system releases when a process dies."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dodona.core.errors import StoreError
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 
-_LOCK_TIMEOUT_SECONDS = 5.0  # seconds
+_LOCK_TIMEOUT_SECONDS = 5.0
 
 
 def new_owner() -> str:
-    """A name for this process: for people, and never used twice."""
+    """Return a readable name for this process that is never reused."""
     host = socket.gethostname().replace(":", "-").replace("/", "-")
     return f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def describe_owner(owner: str) -> str:
-    """The owner in words: 'process 4242 on oak'."""
+    """Describe an owner for people, like 'process 4242 on oak'."""
     host, pid, _ = owner.rsplit(":", 2)
     return f"process {pid} on {host}"
 
 
 class FileOwners:
-    """For SQLite: a folder beside the database, a locked file in it for each process."""
+    """Owners of a SQLite store: a folder next to the database with a locked file per process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,7 +45,7 @@ class FileOwners:
                 f"cannot lock {folder}: {error.strerror}.",
                 hint="The store's folder must be writable, and on a local disk.",
             ) from error
-        self.describe_others()  # sweeps away what those left who were killed
+        self.describe_others()  # also removes files of killed processes
 
     @property
     def current(self) -> str:
@@ -55,7 +55,7 @@ class FileOwners:
         return owner == self._current or self._is_locked(self._folder / owner)
 
     def describe_others(self) -> list[str]:
-        """The other processes that have this store open, in words."""
+        """Describe the other processes that have this store open."""
         try:
             names = [file.name for file in self._folder.iterdir() if file.name != self._current]
         except OSError:
@@ -67,19 +67,19 @@ class FileOwners:
             (self._folder / self._current).unlink()
         os.close(self._descriptor)
         with suppress(OSError):
-            self._folder.rmdir()  # the last one out
+            self._folder.rmdir()  # succeeds for the last process
 
     def _acquire_lock(self) -> int:
-        """Lock our file. Somebody who looks at it before that may take it away again."""
-        patience = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+        """Lock our file. Until then, another process may see it unlocked and remove it."""
+        deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 if (descriptor := self._try_lock()) is not None:
                     return descriptor
             except (FileNotFoundError, FileExistsError):
-                # Another one, closing, took the folder away in between.
-                if time.monotonic() > patience:
+                # Another process removed the folder while closing.
+                if time.monotonic() > deadline:
                     raise
             time.sleep(0.001)
 
@@ -105,12 +105,12 @@ class FileOwners:
         except OSError:
             return False
         try:
-            # Shared, so that those who look do not take each other for the owner.
+            # Shared, so that two checking processes do not take each other for the owner.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:
-            # Nobody holds it, and nobody will: names are not used twice.
+            # No process holds it or ever will, because names are not reused.
             with suppress(OSError):
                 file.unlink()
             return False
@@ -119,7 +119,7 @@ class FileOwners:
 
 
 def is_locked(file: Path) -> bool:
-    """Does the process live that a file of `FileOwners` is of? Nothing is changed by the look."""
+    """Whether the process of a `FileOwners` file is alive. Changes nothing."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
@@ -134,14 +134,14 @@ def is_locked(file: Path) -> bool:
         os.close(descriptor)
 
 
-# Shared, so that those who look do not take each other for the owner.
+# Shared, so that two checking processes do not take each other for the owner.
 _TRY_SHARED_LOCK = statement(
     select(func.pg_try_advisory_xact_lock_shared(bindparam("key", type_=BigInteger)))
 )
 
 
 class AdvisoryOwners:
-    """For PostgreSQL: an advisory lock for each process, which a session of it holds."""
+    """Owners of a PostgreSQL store: an advisory lock per process, held by one of its sessions."""
 
     def __init__(self) -> None:
         self._current = new_owner()
@@ -159,5 +159,5 @@ class AdvisoryOwners:
 
 
 def advisory_key(name: str) -> int:
-    """A lock's number: 64 bits, signed."""
+    """Return the signed 64-bit key of an advisory lock."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

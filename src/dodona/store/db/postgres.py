@@ -1,6 +1,6 @@
-"""The store in PostgreSQL: a pool of threads, each with its connection.
+"""The store in PostgreSQL: pools of threads, each with its own connection.
 
-The synchronous driver in threads costs half of what the asynchronous one does.
+The synchronous driver in threads costs half as much as the asynchronous one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 _WRITER_COUNT = 8
 _READER_COUNT = 4
 _MAX_ATTEMPTS = 12
-_RETRY_PAUSE_SECONDS = 0.01  # seconds, more with each try
+_RETRY_PAUSE_SECONDS = 0.01  # multiplied by the number of attempts
 _BEGIN = "BEGIN"
 _BEGIN_SOFT = "BEGIN; SET LOCAL synchronous_commit = off"
 _BEGIN_READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LIVENESS_POLL_SECONDS = 10.0  # seconds; how often we see whether others can see that we live
+_LIVENESS_POLL_SECONDS = 10.0  # how often we check that we still hold the owner lock
 
 
 _LOCK_NAME = statement(select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))))
@@ -81,7 +81,7 @@ class PostgresTransaction:
 
 
 class PostgresDatabase:
-    """An open database. Made by `opening`, which has looked at it and migrated it."""
+    """An open database. Created by `open_database`, which inspects and migrates it first."""
 
     def __init__(self, location: StoreLocation, *, durability: str) -> None:
         self._location = location
@@ -91,12 +91,12 @@ class PostgresDatabase:
         self._owners = AdvisoryOwners()
         self._owner_connection = self._lock_owner()
         self._closing = threading.Event()
-        self._check_now = threading.Event()  # at once: a line broke, so others may have
+        self._check_now = threading.Event()  # a connection broke: the owner lock may be lost too
         self._liveness_thread = threading.Thread(
             target=self._keep_owner_locked, name="dodona-store-alive", daemon=True
         )
         self._liveness_thread.start()
-        # Apart, so that writers who wait for a lock do not keep readers waiting.
+        # Separate pools, so that writers waiting for a lock do not block readers.
         self._writers = WorkerThreads(_WRITER_COUNT, "dodona-store-writer")
         self._readers = WorkerThreads(_READER_COUNT, "dodona-store-reader")
 
@@ -135,25 +135,25 @@ class PostgresDatabase:
         return self._transact(operation, _BEGIN_READ_ONLY)
 
     def _transact(self, operation: Operation[T], begin: str) -> T:
-        """Run it; again when another transaction was in the way, or the line was dead."""
-        for number in range(1, _MAX_ATTEMPTS + 1):
-            last = number == _MAX_ATTEMPTS
+        """Run an operation; retry after a conflict or a lost connection."""
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            is_last = attempt == _MAX_ATTEMPTS
             connection = self._thread_connection()
             try:
                 return _run_in_transaction(operation, connection, begin)
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
-                if last:
+                if is_last:
                     raise to_store_error(error, self._location) from error
-                # Those that were in each other's way do not come back at the same moment.
-                time.sleep(random.uniform(0, _RETRY_PAUSE_SECONDS * number))  # noqa: S311
+                # A random pause, so that conflicting transactions do not collide again.
+                time.sleep(random.uniform(0, _RETRY_PAUSE_SECONDS * attempt))  # noqa: S311
             except psycopg.OperationalError as error:
-                # A line that broke before COMMIT took nothing with it: try on a new one.
-                if last or not connection.broken:
+                # Nothing was committed on the broken connection: retry on a new one.
+                if is_last or not connection.broken:
                     raise to_store_error(error, self._location) from error
                 self._check_now.set()
             except psycopg.Error as error:
                 raise to_store_error(error, self._location) from error
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _thread_connection(self) -> Connection:
         connection: Connection | None = getattr(self._thread_local, "connection", None)
@@ -175,7 +175,7 @@ class PostgresDatabase:
         return connection
 
     def _keep_owner_locked(self) -> None:
-        """See to it that a session holds our lock: without it, others take our runs over."""
+        """Keep a session that holds our owner lock: without it, other processes take our runs."""
         while not self._closing.is_set():
             self._check_now.wait(_LIVENESS_POLL_SECONDS)
             self._check_now.clear()
@@ -186,7 +186,7 @@ class PostgresDatabase:
                 try:
                     self._owner_connection = self._lock_owner()
                 except StoreError as error:
-                    _log.warning("others may take this process for dead: %s", error)
+                    _log.warning("other processes may consider this one dead: %s", error)
 
 
 def _run_in_transaction(operation: Operation[T], connection: Connection, begin: str) -> T:
@@ -203,19 +203,19 @@ def _run_in_transaction(operation: Operation[T], connection: Connection, begin: 
     except psycopg.OperationalError as error:
         if connection.broken:
             raise StoreError(
-                "the connection to the database broke during a commit: whether it was made is "
-                "not known.",
-                hint="The run can be resumed: what is recorded is not repeated.",
+                "the connection to the database broke during a commit: it is unknown whether the "
+                "commit succeeded.",
+                hint="The run can be resumed: recorded steps are not repeated.",
             ) from error
         raise
     return result
 
 
 def connect(location: StoreLocation, *, durability: str) -> Connection:
-    """A connection in autocommit, on which transactions are begun by name.
+    """Open a connection in autocommit mode; transactions are begun explicitly.
 
-    It gives up waiting for a lock after half a minute, as SQLite's writer does, and notices within
-    a minute that the line is dead.
+    It waits up to 30 seconds for a lock, like SQLite's writer, and detects a dead connection within
+    a minute.
     """
     try:
         connection: Connection = psycopg.connect(
@@ -238,34 +238,32 @@ def connect(location: StoreLocation, *, durability: str) -> Connection:
 
 
 def to_store_error(error: psycopg.Error, location: StoreLocation) -> StoreError:
-    """What PostgreSQL's error means for whoever runs Dodona."""
-    words = strip_passwords(" ".join(str(error).split()).rstrip("."))
+    """Translate a PostgreSQL error into an error for the operator."""
+    message = strip_passwords(" ".join(str(error).split()).rstrip("."))
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreError(
             f"the store {location} cannot grow: the disk is full.",
-            hint="Nothing that was acknowledged is lost. Make room; what failed can be repeated.",
+            hint="Acknowledged data is safe. Free disk space, then repeat the failed request.",
         )
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return StoreError(
             f"the store {location} is locked by another program.",
-            hint="Try again when it has finished.",
+            hint="Try again later.",
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return StoreError(
-            f"the store {location} does not allow it: {words}.",
-            hint="Give the role the right to create and use tables in its schema.",
+            f"the store {location} denies permission: {message}.",
+            hint="Grant the role the right to create and use tables in its schema.",
         )
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         return StoreError(
-            f"the store {location} is read-only.", hint="Is this a standby? Name the primary."
+            f"the store {location} is read-only.", hint="If this is a standby, use the primary."
         )
     if isinstance(error, psycopg.errors.DataCorrupted | psycopg.errors.IndexCorrupted):
-        return StoreError(
-            f"the store {location} is damaged: {words}.", hint="Restore a backup of it."
-        )
+        return StoreError(f"the store {location} is damaged: {message}.", hint="Restore a backup.")
     if isinstance(error, psycopg.OperationalError):
         return StoreError(
-            f"the store {location} cannot be reached: {words}.",
-            hint="Is the server running, and are name and password right?",
+            f"the store {location} cannot be reached: {message}.",
+            hint="Check that the server is running, and the user name and password.",
         )
-    return StoreError(f"the store {location} failed: {words}.")
+    return StoreError(f"the store {location} failed: {message}.")

@@ -1,4 +1,4 @@
-"""The store in one file: WAL, one writer thread, a few readers beside it."""
+"""The store in a SQLite file in WAL mode, with one writer thread and several readers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dodona.store.db.writer import SYNC_FULL, SYNC_NORMAL, Writer
 
 T = TypeVar("T")
 
-APPLICATION_ID: Final = 0x0D0D0A1  # in the file's header: this is ours
+APPLICATION_ID: Final = 0x0D0D0A1  # marks the file as ours in its header
 _READER_COUNT = 4
-_BUSY_TIMEOUT_SECONDS = 30.0  # seconds
+_BUSY_TIMEOUT_SECONDS = 30.0
 
 
 class SqliteTransaction:
-    """Runs statements on a connection; who owns the transaction is not its business."""
+    """Runs statements on a connection. The caller begins and ends the transaction."""
 
     __slots__ = ("_execute", "_execute_all")
 
@@ -49,24 +49,24 @@ class SqliteTransaction:
         return self._execute_statement(statement, values).fetchall()
 
     def insert(self, statement: Statement, **values: Any) -> int:
-        added = self._execute_statement(statement, values).lastrowid
-        assert added is not None
-        return added
+        row_id = self._execute_statement(statement, values).lastrowid
+        assert row_id is not None
+        return row_id
 
     def execute_many(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
         sql = statement.sql(SQLITE)
-        ordered, values = statement.to_positional, statement.prepare
-        self._execute_all(sql, [ordered(values(row)) for row in rows])
+        to_positional, prepare = statement.to_positional, statement.prepare
+        self._execute_all(sql, [to_positional(prepare(row)) for row in rows])
 
     def lock(self, statement: Statement, **values: Any) -> None:
-        """The writer has the whole file."""
+        """Do nothing: the writer has locked the whole file."""
 
     def lock_name(self, name: str) -> None:
-        """The writer has the whole file."""
+        """Do nothing: the writer has locked the whole file."""
 
 
 class SqliteDatabase:
-    """An open file. Made by `opening`, which has looked at it and migrated it."""
+    """An open file. Created by `open_database`, which inspects and migrates it first."""
 
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
@@ -110,7 +110,7 @@ class SqliteDatabase:
             raise self._to_store_error(error) from error
 
     def _reader_connection(self) -> sqlite3.Connection:
-        """As many connections as there are threads that ever read at once."""
+        """Return an idle connection, or open one: at most one per reader thread."""
         try:
             return self._idle_readers.get_nowait()
         except Empty:
@@ -125,7 +125,7 @@ class SqliteDatabase:
         self._readers.close()
         while not self._idle_readers.empty():
             self._idle_readers.get().close()
-        # Last, so that closing the writer's connection folds the log into the file.
+        # Last, because closing the writer's connection checkpoints the WAL into the file.
         self._writer.close()
         self._owners.close()
 
@@ -134,35 +134,36 @@ class SqliteDatabase:
 
 
 def retry_while_busy(work: Callable[[], T]) -> T:
-    """Do it, again while another process is in the way: SQLite itself does not always wait."""
-    patience = time.monotonic() + _BUSY_TIMEOUT_SECONDS
+    """Run a function, retrying while the file is locked: SQLite itself does not always wait."""
+    deadline = time.monotonic() + _BUSY_TIMEOUT_SECONDS
     while True:
         try:
             return work()
         except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if not busy or time.monotonic() > patience:
+            is_busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not is_busy or time.monotonic() > deadline:
                 raise
         time.sleep(0.005)
 
 
 def connect_writer(path: Path, *, durability: str) -> sqlite3.Connection:
-    """A connection that writes.
+    """Open a connection for writing.
 
-    It waits for those who are just closing, and then for no lock: the writer has its own way.
+    It waits while other processes close the file, then never for a lock: the writer polls instead.
     """
     connection = sqlite3.connect(
         path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     connection.execute(SYNC_FULL if durability == "full" else SYNC_NORMAL)
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file too
+    connection.execute("PRAGMA secure_delete = ON")  # overwrite deleted content in the file
     connection.execute("PRAGMA journal_size_limit = 67108864")
     connection.execute("PRAGMA busy_timeout = 0")
     return connection
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
+    """Open a read-only connection."""
     connection = sqlite3.connect(
         path, timeout=10, isolation_level=None, check_same_thread=False, cached_statements=256
     )
@@ -171,36 +172,34 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def create_file(path: Path) -> None:
-    """Make the file, for its owner only: what is in it was said in confidence."""
+    """Create the file, readable by its owner only, because conversations are confidential."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreError(
-            f"cannot make the store {path}: {error.strerror}.",
-            hint="Choose another place with [store] url, or DODONA_STORE__URL.",
+            f"cannot create the store {path}: {error.strerror}.",
+            hint="Choose another location with [store] url, or DODONA_STORE__URL.",
         ) from error
 
 
 def to_store_error(
     error: sqlite3.Error, path: Path, *, lock_holders: Callable[[], list[str]] = list
 ) -> StoreError:
-    """What SQLite's error means for whoever runs Dodona."""
-    # Errors of the module itself, such as too many variables, have no code.
+    """Translate a SQLite error into an error for the operator."""
+    # Errors of the Python module, such as too many variables, have no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_BUSY:
         others = ", ".join(lock_holders()) or "another program"
-        return StoreError(
-            f"the store {path} is locked by {others}.", hint="Try again when it has finished."
-        )
-    what, hint = _ERROR_MEANINGS.get(code, (f"failed: {error}", ""))
-    return StoreError(f"the store {path} {what}.", hint=hint)
+        return StoreError(f"the store {path} is locked by {others}.", hint="Try again later.")
+    message, hint = _ERROR_MEANINGS.get(code, (f"failed: {error}", ""))
+    return StoreError(f"the store {path} {message}.", hint=hint)
 
 
 _ERROR_MEANINGS = {
     sqlite3.SQLITE_FULL: (
         "cannot grow: the disk is full",
-        "Nothing that was acknowledged is lost. Make room; what failed can then be repeated.",
+        "Acknowledged data is safe. Free disk space, then repeat the failed request.",
     ),
     sqlite3.SQLITE_READONLY: (
         "cannot be written: file or disk is read-only",
@@ -208,11 +207,11 @@ _ERROR_MEANINGS = {
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "cannot be opened",
-        "Look at the permissions of the file and of its folder. Is the disk read-only?",
+        "Check the permissions of the file and its folder. Is the disk read-only?",
     ),
     sqlite3.SQLITE_IOERR: (
         "cannot be read or written: the disk reports an error",
-        "Look at the disk and at the system's log.",
+        "Check the disk and the system log.",
     ),
     sqlite3.SQLITE_CORRUPT: (
         "is damaged",
@@ -220,6 +219,6 @@ _ERROR_MEANINGS = {
     ),
     sqlite3.SQLITE_NOTADB: (
         "is not a SQLite database",
-        "Nothing was changed. Name another file with [store] url.",
+        "Nothing was changed. Set [store] url to another file.",
     ),
 }

@@ -1,6 +1,6 @@
-"""SQL compiled once. SQLAlchemy writes it for both databases; the drivers run it.
+"""SQL statements compiled once by SQLAlchemy for both databases, and run by the drivers.
 
-Compiling and executing through SQLAlchemy costs several times the statement itself.
+Compiling and executing through SQLAlchemy costs several times as much as the statement itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIALECTS = {
 
 
 class Statement:
-    """One statement in the words of each database, with the values that never change."""
+    """One statement, compiled per dialect, with its constant values."""
 
     __slots__ = ("_build", "_constants", "_sql", "_text_names", "to_positional")
 
@@ -40,8 +40,8 @@ class Statement:
         self._build = build
         self._sql: dict[str, str] = {}
         self._constants: dict[str, Any] = {}
-        self._text_names: tuple[str, ...] = ()  # the values that may be text
-        # SQLite binds values by place for half the price of binding them by name.
+        self._text_names: tuple[str, ...] = ()  # the parameters that may be text
+        # In SQLite, positional parameters cost half as much as named ones.
         self.to_positional: Callable[[dict[str, Any]], Sequence[Any]] = _no_values
 
     def sql(self, dialect: str) -> str:
@@ -51,7 +51,7 @@ class Statement:
             return self._compile(dialect)
 
     def prepare(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values to run it with, their texts mended in place; `sql` was asked for before."""
+        """Return the parameters, with texts made storable in place. Call `sql` before."""
         for name in self._text_names:
             value = values[name]
             if type(value) is str and ("\0" in value or not value.isascii()):
@@ -63,7 +63,7 @@ class Statement:
     def _compile(self, dialect: str) -> str:
         compiled: Any = self._build(dialect).compile(dialect=_DIALECTS[dialect])
         binds = cast(dict[str, BindParameter[Any]], compiled.binds)
-        # Added up: one dialect may have more of them than the other, such as an OFFSET.
+        # Merged: one dialect may have more constants than the other, such as an OFFSET.
         self._constants |= {name: bind.value for name, bind in binds.items() if not bind.required}
         self._text_names = tuple(
             name
@@ -81,40 +81,40 @@ def _no_values(_: dict[str, Any]) -> Sequence[Any]:
 
 
 def _getter(names: Sequence[str]) -> Callable[[dict[str, Any]], Sequence[Any]]:
-    """Takes the values of some names out of a map, in their order."""
+    """Return a function that picks values from a map by name, in order."""
     if len(names) > 1:
         return itemgetter(*names)
-    return (lambda given: (given[names[0]],)) if names else _no_values
+    return (lambda values: (values[names[0]],)) if names else _no_values
 
 
 def statement(element: ClauseElement) -> Statement:
-    """A statement that both databases spell alike, up to what SQLAlchemy knows."""
+    """Build a statement that SQLAlchemy can compile for both databases."""
     return Statement(lambda _: element)
 
 
 def upsert(table: Table, write: Callable[[Insert], ClauseElement]) -> Statement:
-    """An insert with ON CONFLICT, which each dialect has as an Insert of its own."""
+    """Build an INSERT with ON CONFLICT, for which each dialect has its own class."""
 
-    def make(dialect: str) -> ClauseElement:
+    def build(dialect: str) -> ClauseElement:
         insert = SqliteInsert(table) if dialect == SQLITE else PostgresInsert(table)
         return write(insert)
 
-    return Statement(make)
+    return Statement(build)
 
 
 def insert_into(table: Table, *names: str) -> Statement:
-    """INSERT of one row; each value is given under its column's name."""
+    """Build an INSERT of one row; values are named after their columns."""
     return statement(_insert(table, names))
 
 
 def insert_returning_id(table: Table, *names: str) -> Statement:
-    """INSERT of one row whose id is wanted: SQLite knows it anyway, PostgreSQL is asked."""
+    """Build an INSERT that returns the new id: built into SQLite, RETURNING in PostgreSQL."""
 
-    def make(dialect: str) -> ClauseElement:
+    def build(dialect: str) -> ClauseElement:
         element = _insert(table, names)
         return element if dialect == SQLITE else element.returning(table.c.id)
 
-    return Statement(make)
+    return Statement(build)
 
 
 def _insert(table: Table, names: Sequence[str]) -> GenericInsert:
@@ -122,12 +122,12 @@ def _insert(table: Table, names: Sequence[str]) -> GenericInsert:
 
 
 def insert_or_replace(table: Table, *names: str) -> Statement:
-    """INSERT of one row, or UPDATE of the one that has its primary key."""
+    """Build an INSERT of one row, or an UPDATE of the row with the same primary key."""
     keys = [column.name for column in table.primary_key]
 
     def write(add: Insert) -> ClauseElement:
-        fresh = {name: add.excluded[name] for name in names if name not in keys}
+        updates = {name: add.excluded[name] for name in names if name not in keys}
         rows = add.values({name: bindparam(name) for name in names})
-        return rows.on_conflict_do_update(index_elements=keys, set_=fresh)
+        return rows.on_conflict_do_update(index_elements=keys, set_=updates)
 
     return upsert(table, write)

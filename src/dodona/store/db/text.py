@@ -1,4 +1,4 @@
-"""Text that every database takes. PostgreSQL has no NUL, and neither encodes half a character."""
+"""Text that both databases accept: PostgreSQL rejects NUL, and both reject lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 
 from dodona.core.errors import BadRequest
 
-Redact: TypeAlias = Callable[[str], str]  # takes known secrets out of a text
+Redact: TypeAlias = Callable[[str], str]  # removes known secrets from a text
 
 
 def to_storable(text: str) -> str:
-    """The text, with what no database can hold made visible: NUL as ␀, half characters as �."""
+    """Replace characters that no database stores: NUL by ␀, lone surrogates by �."""
     if "\0" in text:
         text = text.replace("\0", "\u2400")
     if not text.isascii():
@@ -26,7 +26,7 @@ def to_storable(text: str) -> str:
 
 
 def to_json(value: Any) -> str:
-    """The value as JSON text."""
+    """Encode a value as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
@@ -34,10 +34,10 @@ def to_json(value: Any) -> str:
 
 
 def to_redacted_json(value: Any, redact: Redact) -> str:
-    """The value as JSON text that gives the same back, but for the secrets in it.
+    """Encode a value as JSON text without secrets that decodes to the same value otherwise.
 
-    Raises what `changed` raises. Secrets are looked for in the whole text at once, as it is
-    without the escapes of JSON; only where that finds one, value by value.
+    Raises what `map_strings` raises. Secrets are first searched in the whole unescaped text; only
+    if there is one, value by value.
     """
     try:
         encoded = msgspec.json.encode(value)
@@ -46,26 +46,26 @@ def to_redacted_json(value: Any, redact: Redact) -> str:
         if redact(plain) == plain and msgspec.json.decode(encoded) == value:
             return text
     except (TypeError, ValueError, OverflowError):
-        pass  # what is wrong, if anything, is told below
+        pass  # if the value is invalid, map_strings raises the precise error
     return to_json(map_strings(value, redact))
 
 
 def redact_value(value: Any, redact: Redact) -> Any:
-    """The value without the secrets in it; itself when it holds none."""
+    """Remove secrets from a value; return the same object if it has none."""
     text = to_json(value)
     plain = _unescape(text) if "\\" in text else text
     return value if redact(plain) == plain else map_strings(value, redact)
 
 
 def _unescape(text: str) -> str:
-    """A text of JSON with every escape replaced by what it stands for."""
+    """Replace every escape in a JSON text by its character."""
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
 def map_strings(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with every text in it changed.
+    """Apply a function to every text in a value.
 
-    Raises TypeError for what JSON would give back as something else: sets, bytes, not a number.
+    Raises TypeError for values that JSON would not preserve: sets, bytes, NaN.
     """
     match value:
         case str():
@@ -85,34 +85,36 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 def _key(key: object, change: Callable[[str], str]) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"the key {key!r:.80} of a map is no text")
+        raise TypeError(f"the key {key!r:.80} of a map is not a text")
     return change(key)
 
 
 def from_json(text: str | None) -> Any:
+    """Decode a JSON text; None stays None."""
     return None if text is None else msgspec.json.decode(text)
 
 
 def to_bounded_json(name: str, value: Any, redact: Redact, *, max_bytes: int) -> str:
-    """The value as JSON text without secrets; BadRequest when it is none, or has too many bytes."""
+    """Encode a value as JSON without secrets; raise BadRequest if that fails or is too large."""
     try:
-        written = to_redacted_json(value, redact)
+        encoded = to_redacted_json(value, redact)
     except RecursionError as error:
         raise BadRequest(f"{name} is nested too deeply.") from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadRequest(f"{name} cannot be written as JSON: {error}.") from error
-    if (size := len(written.encode())) > max_bytes:
+        raise BadRequest(f"{name} cannot be encoded as JSON: {error}.") from error
+    if (size := len(encoded.encode())) > max_bytes:
         raise BadRequest(f"{name} must have at most {max_bytes:,} bytes as JSON (got {size:,}).")
-    return written
+    return encoded
 
 
 def check_name(name: str, text: str, *, max_chars: int) -> None:
-    """Raise when something that others are to be found by is empty or too long."""
+    """Raise BadRequest if an identifier is empty or too long."""
     if not text:
         raise BadRequest(f"{name} must not be empty.")
     check_length(name, text, max_chars=max_chars)
 
 
 def check_length(name: str, text: str, *, max_chars: int) -> None:
+    """Raise BadRequest if a text is too long."""
     if len(text) > max_chars:
         raise BadRequest(f"{name} must have at most {max_chars:,} characters (got {len(text):,}).")

@@ -1,8 +1,8 @@
-"""How the entries of threads are found by words: the index in each database, and its queries.
+"""Full-text search in thread entries: the index of each database, and its queries.
 
-SQLite has a table of FTS5, kept by triggers; PostgreSQL a column that it fills itself. Both stem
-English words and leave others alone. PostgreSQL drops the commonest English words, which would
-count like any other there: its ranking does not know how rare a word is.
+SQLite has an FTS5 table, updated by triggers; PostgreSQL has a generated column. Both stem English
+words and leave others unchanged. PostgreSQL drops English stop words, because its ranking ignores
+how rare a word is.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import re
 import unicodedata
 from typing import Final
 
-MAX_QUERY_CHARS: Final = 1_000  # characters; what comes after is not looked for
+MAX_QUERY_CHARS: Final = 1_000  # the rest is ignored
 MAX_TERMS: Final = 24
-MAX_TERM_CHARS: Final = 64  # a server refuses words of 2 KB
-MIN_PREFIX_CHARS: Final = 4  # letters of a word that is looked for as the beginning of others
+MAX_TERM_CHARS: Final = 64  # PostgreSQL rejects words of 2 KB
+MIN_PREFIX_CHARS: Final = 4  # shorter terms are not searched as prefixes
 
-# All but spaces, what ASCII has of signs, and what no database takes.
+# Everything except whitespace, ASCII punctuation, and characters that no database stores.
 _TERM = re.compile(r"[^\s\0-/:-@\[-`{-\x7f\ud800-\udfff]+")
 
 
 def _build_folding() -> tuple[str, str]:
-    """What PostgreSQL reads as what: its parser would take `a.py` for a host, and Ü is not U.
+    """Return the characters that PostgreSQL's search replaces, and their replacements.
 
-    What has nothing on the other side is left out. FTS5 does the like by itself.
+    Its parser would read `a.py` as a host name, and does not match Ü with U. Characters without a
+    replacement are removed. FTS5 does this automatically.
     """
     signs = "./-_@:~+&<>#=?"
     letters = {chr(code): unicodedata.normalize("NFD", chr(code))[0] for code in range(192, 384)}
@@ -43,7 +44,7 @@ _SQLITE_DDL: Final = (
     "CREATE TRIGGER thread_entries_gone AFTER DELETE ON thread_entries BEGIN "
     "INSERT INTO thread_words (thread_words, rowid, title, content) "
     "VALUES ('delete', old.id, old.title, old.content); END",
-    # A thread that is deleted takes its entries along: by then it is not there any more.
+    # Deleting a thread cascades to its entries: by then the thread's row no longer exists.
     "CREATE TRIGGER thread_entries_stay BEFORE DELETE ON thread_entries "
     "WHEN EXISTS (SELECT 1 FROM threads WHERE id = old.thread_id) "
     "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
@@ -52,9 +53,10 @@ _SQLITE_DDL: Final = (
 )
 _POSTGRES_DDL: Final = (
     "ALTER TABLE thread_entries ADD COLUMN words tsvector GENERATED ALWAYS AS ("
-    f"setweight(to_tsvector('pg_catalog.english', translate(title, '{_FOLD_FROM}', '{_FOLD_TO}')), 'A') || "
+    "setweight(to_tsvector('pg_catalog.english', "
+    f"translate(title, '{_FOLD_FROM}', '{_FOLD_TO}')), 'A') || "
     f"to_tsvector('pg_catalog.english', translate(content, '{_FOLD_FROM}', '{_FOLD_TO}'))) STORED",
-    # Not to be put off until later: what is put off is read as a list by each search.
+    # Without fastupdate: every search would scan the list of pending entries.
     "CREATE INDEX ix_thread_entries_words ON thread_entries USING gin (words) "
     "WITH (fastupdate = off)",
     "CREATE FUNCTION dodona_keep_thread_entries() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -66,8 +68,8 @@ _POSTGRES_DDL: Final = (
 )
 SEARCH_DDL: Final = {"sqlite": _SQLITE_DDL, "postgresql": _POSTGRES_DDL}
 
-# Few words stand for many entries, so a title counts for half. Ids and scores first: what is
-# written in an entry is read for the best ones only.
+# Titles have few words and are repeated in every entry, so they count half. The subquery returns
+# only ids and scores, so that contents are read for the best matches only.
 SEARCH_SQLITE: Final = """
 SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
   entry.title, -found.score
@@ -95,21 +97,21 @@ FROM (
 
 
 def terms_of(query: str) -> list[str]:
-    """The words of a query, each once. Nothing in it is syntax: signs part words, no more."""
+    """Return the distinct words of a query. It has no syntax; punctuation only separates words."""
     text = unicodedata.normalize("NFC", query[:MAX_QUERY_CHARS])
     words = (word[:MAX_TERM_CHARS] for word in _TERM.findall(text))
-    known = {word.casefold(): word for word in words if any(map(str.isalnum, word))}
-    return list(known.values())[:MAX_TERMS]
+    unique = {word.casefold(): word for word in words if any(map(str.isalnum, word))}
+    return list(unique.values())[:MAX_TERMS]
 
 
 def to_fts5_query(terms: list[str]) -> str:
-    """Any of the terms; a word that begins so too, for less."""
-    whole = [f'"{term}"' for term in terms]
-    begun = [f'"{term}" *' for term in terms if len(term) >= MIN_PREFIX_CHARS]
-    return " OR ".join(whole + begun)
+    """Build a query for any of the terms, or for longer words that start with one, ranked lower."""
+    exact = [f'"{term}"' for term in terms]
+    prefixes = [f'"{term}" *' for term in terms if len(term) >= MIN_PREFIX_CHARS]
+    return " OR ".join(exact + prefixes)
 
 
 def to_tsquery(terms: list[str]) -> str:
-    """Any of the terms, or a word that begins so."""
+    """Build a query for any of the terms, or for longer words that start with one."""
     folded = [term.translate(_FOLD_TABLE) for term in terms]
     return " | ".join(f"'{t}':*" if len(t) >= MIN_PREFIX_CHARS else f"'{t}'" for t in folded)

@@ -1,4 +1,4 @@
-"""A database whose writes are timed, whichever it is."""
+"""A database wrapper that measures the duration of writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class TimedDatabase:
-    """Tells how long each write took, from the wish to the commit, in the loop of its caller."""
+    """Reports the time from each write request to its commit, in the event loop of the caller."""
 
     def __init__(self, database: Database, observe: Callable[[float], None]) -> None:
         self._database = database
@@ -32,11 +32,11 @@ class TimedDatabase:
     def submit(
         self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
-        began = perf_counter()
+        started = perf_counter()
         future = self._database.submit(operation, soft=soft, on_orphaned=on_orphaned)
-        future.add_done_callback(lambda done: self._observe_done(done, began))
+        future.add_done_callback(lambda done: self._observe_done(done, started))
         return future
 
-    def _observe_done(self, done: asyncio.Future[T], began: float) -> None:
+    def _observe_done(self, done: asyncio.Future[T], started: float) -> None:
         if not done.cancelled() and done.exception() is None:
-            self._observe(perf_counter() - began)
+            self._observe(perf_counter() - started)

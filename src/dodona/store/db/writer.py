@@ -1,9 +1,9 @@
-"""The one writer of a SQLite file in a process: a thread that commits in groups.
+"""The single writer of a SQLite file in a process: a thread that commits in groups.
 
-What arrives while a commit is on its way to the disk goes into the next one together, so the
-price of durability is paid per group. When an operation fails, the group is run again, each
-operation in a savepoint: the one is rolled back and the rest goes on. If the transaction itself is
-lost (a full disk), the whole group fails, because nothing of it is on the disk.
+Operations that arrive during a commit go into the next one together, so the cost of durability is
+paid per group. If an operation fails, the group is run again with each operation in a savepoint:
+the failed one is rolled back and the others succeed. If the transaction itself is lost (a full
+disk), the whole group fails, because nothing of it is on the disk.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SYNC_FULL: Final = "PRAGMA synchronous = FULL"
 SYNC_NORMAL: Final = "PRAGMA synchronous = NORMAL"
 
 _MAX_GROUP_SIZE = 256
-_LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for another process to let go
-# SQLite's lock is not fair. A writer that is always busy pauses now and then, and one that waits
-# looks more often than that pause lasts: so two processes both get on.
+_LOCK_TIMEOUT_SECONDS = 30.0  # how long to wait for another process
+# SQLite's lock is not fair. A busy writer pauses regularly, and a waiting one polls more often than
+# the pause lasts, so that two processes both make progress.
 _BURST_SECONDS = 0.05
 _PAUSE_SECONDS = 0.004
 _LOCK_POLL_SECONDS = 0.001
@@ -50,7 +50,7 @@ class _Job:
 
 
 class Writer:
-    """Runs operations in the order in which they are given."""
+    """Runs operations in the order of submission."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Writer:
         self._connection = connection
         self._transaction = transaction(connection)
         self._translate = translate
-        self._is_durable = is_durable  # do commits outlive a loss of power, unless they are soft?
-        self._is_sync_full = is_durable  # as the connection is set at the moment
+        self._is_durable = is_durable  # do commits survive a power failure, unless they are soft?
+        self._is_sync_full = is_durable  # the current setting of the connection
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._busy_since = time.monotonic()
         self._is_closed = False
@@ -76,9 +76,9 @@ class Writer:
     def submit(
         self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
-        """A soft one does not wait for the disk, unless it is in a group with one that does.
+        """Queue an operation. A soft one does not wait for the disk, unless its group does.
 
-        Who cancels the future stops waiting; the operation is done all the same.
+        Cancelling the future does not cancel the operation.
         """
         if self._is_closed:
             raise StoreError("the store is closed.")
@@ -88,15 +88,15 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Finish what is queued, then end. Blocks until then."""
+        """Finish all queued operations, then stop. Blocks until then."""
         self._is_closed = True
         self._queue.put(None)
         self._thread.join()
 
     def _run_loop(self) -> None:
-        open_ = True
-        while open_:
-            jobs, open_ = self._next_group()
+        is_open = True
+        while is_open:
+            jobs, is_open = self._next_group()
             if jobs:
                 self._run_safely(jobs)
                 _deliver_results(jobs)
@@ -104,7 +104,7 @@ class Writer:
         self._connection.close()
 
     def _reject_late(self) -> None:
-        """Fail what came in at the very moment of closing."""
+        """Fail operations that were submitted while closing."""
         late: list[_Job] = []
         while not self._queue.empty():
             if (job := self._queue.get()) is not None:
@@ -113,7 +113,7 @@ class Writer:
         _deliver_results(late)
 
     def _next_group(self) -> tuple[list[_Job], bool]:
-        """All that is waiting; False once there will be no more."""
+        """Return all queued jobs, and False once there will be no more."""
         if self._queue.empty():
             job = self._queue.get()
             self._busy_since = time.monotonic()
@@ -125,7 +125,7 @@ class Writer:
             jobs.append(job)
             if len(jobs) == _MAX_GROUP_SIZE or self._queue.empty():
                 return jobs, True
-            job = self._queue.get()  # nobody else takes from the queue
+            job = self._queue.get()  # cannot block: only this thread consumes the queue
         return jobs, False
 
     def _pause_for_others(self) -> None:
@@ -134,7 +134,7 @@ class Writer:
             self._busy_since = time.monotonic()
 
     def _run_safely(self, jobs: list[_Job]) -> None:
-        """A bug fails the group, loudly; the thread lives, or nobody would get an answer."""
+        """Run a group; a bug fails the group and is logged, but does not end the thread."""
         try:
             self._run_group(jobs)
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
@@ -157,17 +157,17 @@ class Writer:
             self._fail_group(jobs, self._translate(error))
 
     def _run_without_savepoints(self, jobs: list[_Job]) -> bool:
-        """Run them without savepoints, which cost more than most operations; did that go?
+        """Run a group without savepoints, which cost more than most operations.
 
-        If one fails, nothing of the group is left: the others are run again. One that is alone
-        has failed, and that is all.
+        If one of several operations fails, everything is rolled back and the result is False: run
+        the group again with savepoints. If the only operation fails, it gets its error.
         """
         connection = self._connection
         for job in jobs:
             try:
                 job.result = job.operation(self._transaction)
                 self._check_transaction()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, its caller gets it
+            except BaseException as error:  # noqa: BLE001 - every error belongs to the caller
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if len(jobs) > 1:
@@ -176,19 +176,19 @@ class Writer:
         return True
 
     def _check_transaction(self) -> None:
-        """Raise if an operation has ended it: the next one would write by itself."""
+        """Raise if an operation has ended the transaction: the next one would autocommit."""
         if not self._connection.in_transaction:
             raise sqlite3.OperationalError("the transaction was lost")
 
     def _set_sync(self, *, full: bool) -> None:
-        """Make the next commit wait for the disk, or not."""
+        """Choose whether the next commit waits for the disk."""
         if full is not self._is_sync_full:
             self._connection.execute(SYNC_FULL if full else SYNC_NORMAL)
             self._is_sync_full = full
 
     def _begin_immediate(self) -> None:
-        """Take the write lock; wait while another process holds it."""
-        patience = time.monotonic() + _LOCK_TIMEOUT_SECONDS
+        """Take the write lock, waiting while another process holds it."""
+        deadline = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -196,17 +196,17 @@ class Writer:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
-                if time.monotonic() > patience:
+                if time.monotonic() > deadline:
                     raise
             time.sleep(_LOCK_POLL_SECONDS)
 
     def _run_in_savepoint(self, job: _Job) -> None:
-        """Run one operation in a savepoint; raises when that cost the group its transaction."""
+        """Run one operation in a savepoint; raise if the group's transaction was lost."""
         execute = self._connection.execute
         execute("SAVEPOINT one")
         try:
             job.result = job.operation(self._transaction)
-        except BaseException as error:  # whatever it is, its caller gets it
+        except BaseException as error:  # every error belongs to the caller
             job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
             if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
                 raise
@@ -222,7 +222,7 @@ class Writer:
 
 
 def _deliver_results(jobs: list[_Job]) -> None:
-    """Hand the results over, in one call for each loop that waits."""
+    """Deliver the results, in one call for each event loop."""
     if len(jobs) == 1:
         post_to_loop(jobs[0].loop, _settle_all, jobs)
         return

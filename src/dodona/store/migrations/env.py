@@ -1,4 +1,4 @@
-"""Run by Alembic, on the connection that `store.migrate` gives it."""
+"""Run by Alembic, on the connection that `store.db.migrate` provides."""
 
 from alembic import context
 
@@ -8,6 +8,6 @@ context.configure(
     connection=context.config.attributes["connection"],
     render_as_batch=True,
     transactional_ddl=True,
-    version_table=VERSION_TABLE,  # a shared database may have an alembic_version of another
+    version_table=VERSION_TABLE,  # a shared database may have another program's alembic_version
 )
 context.run_migrations()

@@ -1,4 +1,4 @@
-"""Calls of tools that a person must allow: asked once, decided once."""
+"""Approvals of tool calls: requested once, decided once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import Redact, check_length, check_name, from_json, to_json
 from dodona.store.schema import IS_OPEN, IS_UNDECIDED, approvals, runs
 
-MAX_ARGUMENTS_CHARS: Final = (
-    16_000  # characters of arguments, for who decides; the run has all of them
-)
+MAX_ARGUMENTS_CHARS: Final = 16_000  # shown to the person who decides; the run has all of them
 MAX_NOTE_CHARS: Final = 2_000
 _MAX_NAME_CHARS: Final = 500
 
@@ -43,7 +41,7 @@ _INSERT_APPROVAL = upsert(
     ).on_conflict_do_nothing(),
 )
 _SELECT_APPROVAL = statement(select(*_COLUMNS).where(*_BY_CALL))
-# The run is held: it does not end while somebody decides.
+# Locks the run: it cannot end during the decision.
 _LOCK_OPEN_RUN = statement(
     select(runs.c.id).where(runs.c.id == bindparam("its_run"), IS_OPEN).with_for_update(read=True)
 )
@@ -66,14 +64,17 @@ _SELECT_PENDING = statement(
 
 
 class Approvals:
-    """The `Approvals` of the store. `hide` takes known secrets out of what is kept."""
+    """The approvals of all users; other users' runs are NotFound. `redact` removes secrets."""
 
     def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
         self._redact = redact
 
     async def request(self, user_id: str, approval: NewApproval) -> Approval:
-        """Ask, once for each call. Of long arguments an excerpt is kept; … marks what it lacks."""
+        """Request approval once per call; a repeated request returns the existing approval.
+
+        Long arguments are stored as an excerpt; … marks omissions.
+        """
         check_name("the id of a call", approval.call_id, max_chars=_MAX_NAME_CHARS)
         check_name("the name of a tool", approval.tool, max_chars=_MAX_NAME_CHARS)
         values: dict[str, Any] = {
@@ -88,17 +89,17 @@ class Approvals:
             "expires_at": approval.expires_at,
         }
 
-        def ask(tx: Transaction) -> Approval:
-            this = _call_values(user_id, approval.run_id, approval.call_id)
-            found = tx.fetch_one(_SELECT_APPROVAL, **this)
-            if found is None:
+        def request(tx: Transaction) -> Approval:
+            key = _call_values(user_id, approval.run_id, approval.call_id)
+            row = tx.fetch_one(_SELECT_APPROVAL, **key)
+            if row is None:
                 _check_run_open(tx, user_id, approval.run_id)
                 tx.execute(_INSERT_APPROVAL, **values, asked_at=time())
-                found = tx.fetch_one(_SELECT_APPROVAL, **this)  # ours, or that of who was faster
-            assert found is not None
-            return _approval_from_row(found)
+                row = tx.fetch_one(_SELECT_APPROVAL, **key)  # ours, or that of a faster request
+            assert row is not None
+            return _approval_from_row(row)
 
-        return await self._database.write(ask)
+        return await self._database.write(request)
 
     async def get(self, user_id: str, run_id: int, call_id: str) -> Approval:
         return await self._database.read(lambda tx: _find_approval(tx, user_id, run_id, call_id))
@@ -113,19 +114,19 @@ class Approvals:
         by: str,
         note: str = "",
     ) -> Approval:
-        """Decide, once: of several who decide at the same time, one does.
+        """Decide once: of several concurrent decisions, the first wins.
 
-        The same decision again is that of the first. Time alone changes nothing: who waits decides
-        that it has expired.
+        Repeating the same decision has no effect; a different one, or a run that has ended, raises
+        Conflict. An approval does not expire automatically: the waiting run decides EXPIRED.
         """
         if decision is Decision.PENDING:
-            raise BadRequest("pending is no decision.", hint="Decide: approved or denied.")
-        check_name("who decides", by, max_chars=_MAX_NAME_CHARS)
+            raise BadRequest("pending is not a decision.", hint="Use approved or denied.")
+        check_name("the name of the person who decides", by, max_chars=_MAX_NAME_CHARS)
         check_length("a note", note, max_chars=MAX_NOTE_CHARS)
 
         def decide(tx: Transaction) -> Approval:
-            found = _find_approval(tx, user_id, run_id, call_id)
-            if found.decision is Decision.PENDING:
+            approval = _find_approval(tx, user_id, run_id, call_id)
+            if approval.decision is Decision.PENDING:
                 _check_run_open(tx, user_id, run_id)
                 tx.execute(
                     _UPDATE_DECISION,
@@ -135,42 +136,43 @@ class Approvals:
                     by=by,
                     new_note=note,
                 )
-                found = _find_approval(tx, user_id, run_id, call_id)
-            if found.decision is not decision:
-                raise Conflict(_format_conflict(found), hint="It is decided once.")
-            return found
+                approval = _find_approval(tx, user_id, run_id, call_id)
+            if approval.decision is not decision:
+                raise Conflict(_format_conflict(approval), hint="A decision is final.")
+            return approval
 
         return await self._database.write(decide)
 
     async def pending(self, user_id: str) -> list[Approval]:
+        """Return the undecided approvals of runs that have not ended, oldest first."""
         rows = await self._database.read(lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id))
         return [_approval_from_row(row) for row in rows]
 
 
 def _call_values(user_id: str, run_id: int, call_id: str) -> dict[str, Any]:
-    """The values of _THIS."""
+    """Return the values of _BY_CALL."""
     return {"its_user": user_id, "its_run": run_id, "its_call": call_id}
 
 
 def _find_approval(tx: Transaction, user_id: str, run_id: int, call_id: str) -> Approval:
     row = tx.fetch_one(_SELECT_APPROVAL, **_call_values(user_id, run_id, call_id))
     if row is None:
-        raise NotFound(f"nobody is asked about a call {call_id!r:.80} of run {run_id}.")
+        raise NotFound(f"there is no approval for a call {call_id!r:.80} of run {run_id}.")
     return _approval_from_row(row)
 
 
 def _check_run_open(tx: Transaction, user_id: str, run_id: int) -> None:
-    """Raise unless there is such a run and it goes on; it then does until the transaction ends."""
+    """Raise unless the run exists and has not ended; lock it until the end of the transaction."""
     find_node(tx, user_id, run_id)
     if tx.fetch_one(_LOCK_OPEN_RUN, its_run=run_id) is None:
         raise Conflict(f"run {run_id} has ended.")
 
 
 def _format_conflict(approval: Approval) -> str:
-    what = f"the call {approval.call_id!r:.80} of run {approval.run_id}"
+    call = f"the call {approval.call_id!r:.80} of run {approval.run_id}"
     if approval.decision is Decision.EXPIRED:
-        return f"nobody decided about {what} in time."
-    return f"{what} was {approval.decision.value} by {approval.decided_by} already."
+        return f"the approval of {call} has expired."
+    return f"{call} was already {approval.decision.value} by {approval.decided_by}."
 
 
 def _approval_from_row(row: Row) -> Approval:

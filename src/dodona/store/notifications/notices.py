@@ -1,4 +1,4 @@
-"""Notices that outlive runs: told when they are due, once."""
+"""Notices that outlive runs: delivered once, when they are due."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from dodona.store.db.text import Redact, check_length, check_name, from_json, to
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_UNDELIVERED, notices
 
-MAX_PENDING: Final = 500  # of a user's project
-MAX_EVENT_BYTES: Final = 16_000  # of an event, as JSON
-MAX_RUN_NOTICES: Final = 50  # that a run begins with
+MAX_PENDING: Final = 500  # per user and project
+MAX_EVENT_BYTES: Final = 16_000  # of an event as JSON
+MAX_RUN_NOTICES: Final = 50  # loaded at the start of a run
 _MAX_NAME_CHARS: Final = 200
 _MAX_CONDITION_CHARS: Final = 2_000
-_DUE_HORIZON_SECONDS: Final = 86_400.0  # what is due later than this a run need not know of
+_DUE_HORIZON_SECONDS: Final = 86_400.0  # a run does not load notices that are due later
 _MAX_ID: Final = 2**62
 
 _OWNED_BY_USER = notices.c.user_id == bindparam("its_user")
@@ -61,7 +61,7 @@ _SELECT_DUE_SOON = statement(
         IS_UNDELIVERED,
         or_(notices.c.due_at.is_(None), notices.c.due_at <= bindparam("soon")),
     )
-    # What waits for something that may never happen takes the place of nothing that is due.
+    # Triggers that may never happen come last, so that they do not displace notices that are due.
     .order_by(text("notices.moment IN ('tool', 'condition')"), notices.c.id)
     .limit(MAX_RUN_NOTICES)
 )
@@ -83,22 +83,23 @@ _MARK_DELIVERED = statement(
 
 
 class NoticeLog:
-    """The `NoticeLog` of the store. `hide` takes known secrets out of what is kept."""
+    """The notices of all users; other users' are NotFound. `redact` removes known secrets."""
 
     def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
         self._redact = redact
 
     async def put(self, notice: NewNotice) -> StoredNotice:
-        """Keep it, once for its key: what is there counts, delivered or not."""
+        """Store a notice, once per key: an existing one is returned, delivered or not."""
         _check_notice(notice)
         event = notice.event.as_json()
-        written = to_bounded_json(
+        event_json = to_bounded_json(
             "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
         )
-        return await self._database.write(lambda tx: _put(tx, notice, written))
+        return await self._database.write(lambda tx: _put(tx, notice, event_json))
 
     async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
+        """Return the undelivered notices, oldest first."""
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id, its_project=project_id)
         )
@@ -107,7 +108,7 @@ class NoticeLog:
     async def list(
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
     ) -> list[StoredNotice]:
-        """Delivered or not, the newest first; `before` is the last id of the page before."""
+        """Return all notices, newest first; `before` is the last id of the previous page."""
         rows = await self._database.read(
             lambda tx: tx.fetch_all(
                 _SELECT_NOTICES,
@@ -121,7 +122,7 @@ class NoticeLog:
         return [_notice_from_row(row) for row in rows]
 
     async def dismiss(self, user_id: str, notice_id: int) -> StoredNotice:
-        """It counts as delivered from now on, unless it was before."""
+        """Mark a notice as delivered, unless it is already."""
 
         def dismiss(tx: Transaction) -> StoredNotice:
             tx.execute(_MARK_DELIVERED, notice_id=notice_id, its_user=user_id, now=time())
@@ -133,20 +134,22 @@ class NoticeLog:
         return await self._database.write(dismiss)
 
     def mark_delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
-        # In order: two transactions that take the same rows take them alike.
-        wanted = sorted(set(ids))
+        """Return an operation that marks notices as delivered, in the caller's transaction."""
+        # Sorted, so that concurrent transactions lock the rows in the same order.
+        sorted_ids = sorted(set(ids))
 
         def deliver(tx: Transaction) -> None:
             now = time()
             tx.execute_many(
-                _MARK_DELIVERED, [{"notice_id": i, "its_user": user_id, "now": now} for i in wanted]
+                _MARK_DELIVERED,
+                [{"notice_id": id_, "its_user": user_id, "now": now} for id_ in sorted_ids],
             )
 
         return deliver
 
 
 def load_run_notices(tx: Transaction, user_id: str, project_id: str) -> tuple[StoredNotice, ...]:
-    """What a run that begins now may have to tell, the oldest first."""
+    """Load the notices that may become due in a run that starts now, oldest first."""
     rows = tx.fetch_all(
         _SELECT_DUE_SOON,
         its_user=user_id,
@@ -158,17 +161,17 @@ def load_run_notices(tx: Transaction, user_id: str, project_id: str) -> tuple[St
 
 def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
     user_id, project_id, event, due = notice.user_id, notice.project_id, notice.event, notice.due
-    # Whoever puts for this user at this moment is waited for: what is counted is so.
+    # Serialises concurrent calls for this user, so that the count stays correct.
     tx.lock_name(f"notices {user_id}")
     if notice.key is not None:
-        kept = tx.fetch_one(_SELECT_NOTICE_BY_KEY, its_user=user_id, its_key=notice.key)
-        if kept is not None:
-            return _notice_from_row(kept)
+        existing = tx.fetch_one(_SELECT_NOTICE_BY_KEY, its_user=user_id, its_key=notice.key)
+        if existing is not None:
+            return _notice_from_row(existing)
     find_project(tx, user_id, project_id)
     if notice.run_id is not None:
         find_node(tx, user_id, notice.run_id)
     _check_capacity(tx, user_id, project_id)
-    added = tx.insert(
+    notice_id = tx.insert(
         _INSERT_NOTICE,
         user_id=user_id,
         project_id=project_id,
@@ -183,7 +186,7 @@ def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
         key=notice.key,
         created_at=time(),
     )
-    row = tx.fetch_one(_SELECT_NOTICE, notice_id=added, its_user=user_id)
+    row = tx.fetch_one(_SELECT_NOTICE, notice_id=notice_id, its_user=user_id)
     assert row is not None
     return _notice_from_row(row)
 
@@ -192,9 +195,9 @@ def _check_capacity(tx: Transaction, user_id: str, project_id: str) -> None:
     row = tx.fetch_one(_COUNT_PENDING, its_user=user_id, its_project=project_id)
     if row is not None and row[0] >= MAX_PENDING:
         raise BadRequest(
-            f"{MAX_PENDING} notices of the project {project_id!r:.80} wait to be told: there is "
-            "no room for more.",
-            hint="Dismiss some, or ask something: a run tells what is due.",
+            f"the project {project_id!r:.80} has {MAX_PENDING} undelivered notices, which is the "
+            "limit.",
+            hint="Dismiss some, or ask a question: a run delivers the notices that are due.",
         )
 
 
@@ -205,13 +208,13 @@ def _check_notice(notice: NewNotice) -> None:
     if notice.key is not None:
         check_name("the key of a notice", notice.key, max_chars=_MAX_NAME_CHARS)
     due = notice.due
-    given: dict[str, Any] = {"at": due.at, "tool": due.tool, "condition": due.condition}
+    values: dict[str, Any] = {"at": due.at, "tool": due.tool, "condition": due.condition}
     names = {DeferUntil.TIME: "at", DeferUntil.TOOL: "tool", DeferUntil.CONDITION: "condition"}
-    wanted = names.get(due.until)
-    for name, value in given.items():
-        if (value not in (None, "")) is not (name == wanted):
-            verb = "needs" if name == wanted else "has no"
-            raise BadRequest(f"what is due at a {due.until.value} {verb} {name!r}.")
+    required = names.get(due.until)
+    for name, value in values.items():
+        if (value not in (None, "")) is not (name == required):
+            verb = "needs" if name == required else "must not have"
+            raise BadRequest(f"a notice deferred by {due.until.value} {verb} {name!r}.")
     if due.at is not None and not isfinite(due.at):
         raise BadRequest(f"'at' must be seconds since 1970 (got {due.at}).")
     check_length("'tool'", due.tool, max_chars=_MAX_NAME_CHARS)

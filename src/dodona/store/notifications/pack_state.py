@@ -1,4 +1,4 @@
-"""What packs of rules keep for each user, as JSON by pack and key."""
+"""State that rule packs store for each user, as JSON by pack and key."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dodona.store.db.statements import insert_or_replace, statement
 from dodona.store.db.text import Redact, check_name, from_json, to_bounded_json
 from dodona.store.schema import plugin_state
 
-MAX_KEYS: Final = 1_000  # of a user and pack
-MAX_VALUE_BYTES: Final = 65_536  # of a value, as JSON
+MAX_KEYS: Final = 1_000  # per user and pack
+MAX_VALUE_BYTES: Final = 65_536  # of a value as JSON
 _MAX_NAME_CHARS: Final = 200
 
 _log = logging.getLogger(__name__)
@@ -35,38 +35,45 @@ _DELETE_VALUE = statement(
 
 
 class PackState:
-    """The `PackState` of the store. `hide` takes known secrets out of what is kept."""
+    """The state of all packs, and the users' overrides. `redact` removes known secrets."""
 
     def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
         self._redact = redact
 
     async def all(self, user_id: str) -> dict[str, dict[str, Any]]:
+        """Return all values of a user, by pack and key."""
         rows = await self._database.read(lambda tx: tx.fetch_all(_SELECT_VALUES, user_id=user_id))
-        found: dict[str, dict[str, Any]] = {}
+        state: dict[str, dict[str, Any]] = {}
         for pack, key, value in rows:
-            found.setdefault(pack, {})[key] = from_json(value)
-        return found
+            state.setdefault(pack, {})[key] = from_json(value)
+        return state
 
     async def put(self, user_id: str, pack: str, values: Mapping[str, Any]) -> None:
-        written = self._encode_values(user_id, pack, values)
+        """Store values; None deletes a key."""
+        encoded = self._encode_values(user_id, pack, values)
 
         def write(tx: Transaction) -> None:
-            if _write_values(tx, user_id, pack, written):
+            if _write_values(tx, user_id, pack, encoded):
                 raise BadRequest(
-                    f"the pack {pack!r:.80} keeps {MAX_KEYS:,} keys at most for a user.",
-                    hint="Forget some: put them as None.",
+                    f"the pack {pack!r:.80} may store at most {MAX_KEYS:,} keys per user.",
+                    hint="Delete some: set them to None.",
                 )
 
         await self._database.write(write)
 
     def put_operation(self, user_id: str, pack: str, values: Mapping[str, Any]) -> Operation[None]:
-        written = self._encode_values(user_id, pack, values)
+        """Return an operation that stores values in the caller's transaction.
+
+        Invalid values raise immediately. The operation rejects nothing, because it shares the
+        transaction with others: keys above the limit are dropped, and a warning is logged.
+        """
+        encoded = self._encode_values(user_id, pack, values)
 
         def write(tx: Transaction) -> None:
-            if dropped := _write_values(tx, user_id, pack, written):
+            if dropped := _write_values(tx, user_id, pack, encoded):
                 _log.warning(
-                    "the pack %r keeps %s keys for a user already; not kept: %s",
+                    "the pack %r already stores %s keys for a user; dropped: %s",
                     pack,
                     MAX_KEYS,
                     ", ".join(dropped)[:200],
@@ -77,7 +84,7 @@ class PackState:
     def _encode_values(
         self, user_id: str, pack: str, values: Mapping[str, Any]
     ) -> list[tuple[str, str | None]]:
-        """Keys and JSON in the order of the keys, so that everybody takes rows in the same one."""
+        """Encode values, sorted by key, so that all transactions lock rows in the same order."""
         check_name("the user of a pack's state", user_id, max_chars=_MAX_NAME_CHARS)
         check_name("the name of a pack", pack, max_chars=_MAX_NAME_CHARS)
         for key in values:
@@ -95,21 +102,21 @@ class PackState:
 def _write_values(
     tx: Transaction, user_id: str, pack: str, encoded: list[tuple[str, str | None]]
 ) -> list[str]:
-    """Keep and forget; the keys that there is no room for, which are not kept."""
-    mine = {"user_id": user_id, "plugin": pack}
-    tx.lock_name(f"pack state {user_id}\n{pack}")  # what is counted stays so
-    known = {row[0] for row in tx.fetch_all(_SELECT_KEYS, **mine)}
+    """Write and delete values; return the keys that exceed the limit, which are not stored."""
+    pack_key = {"user_id": user_id, "plugin": pack}
+    tx.lock_name(f"pack state {user_id}\n{pack}")  # keeps the count stable
+    existing = {row[0] for row in tx.fetch_all(_SELECT_KEYS, **pack_key)}
     for key, value in encoded:
-        if value is None and key in known:
-            tx.execute(_DELETE_VALUE, key=key, **mine)
-            known.remove(key)
+        if value is None and key in existing:
+            tx.execute(_DELETE_VALUE, key=key, **pack_key)
+            existing.remove(key)
     dropped: list[str] = []
     for key, value in encoded:
         if value is None:
             continue
-        if key not in known and len(known) >= MAX_KEYS:
+        if key not in existing and len(existing) >= MAX_KEYS:
             dropped.append(key)
             continue
-        tx.execute(_UPSERT_VALUE, key=key, value_json=value, **mine)
-        known.add(key)
+        tx.execute(_UPSERT_VALUE, key=key, value_json=value, **pack_key)
+        existing.add(key)
     return dropped

@@ -1,4 +1,4 @@
-"""Projects: where a user's notes and code are. Everybody has a `default` one."""
+"""Storage of projects: the location of a user's notes and code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
 from dodona.store.schema import projects
 
-# Ids are seen in addresses, and become names of folders.
+# Ids appear in URLs and become folder names.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -45,7 +45,7 @@ _UPDATE_PROJECT = statement(
 
 
 class Projects:
-    """The projects of all users; every call says whose."""
+    """The projects of all users."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -53,21 +53,21 @@ class Projects:
     async def create(self, project: Project) -> Project:
         if not _ID.fullmatch(project.id):
             raise BadRequest(
-                f"{project.id!r:.80} is no name for a project.",
+                f"{project.id!r:.80} is not a valid project name.",
                 hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
             )
 
         def create(tx: Transaction) -> Project:
             if not _insert_project(tx, project):
                 raise BadRequest(
-                    f"there is a project {project.id} already.", hint="Choose another name."
+                    f"the project {project.id} already exists.", hint="Choose another name."
                 )
             return find_project(tx, project.user_id, project.id)
 
         return await self._database.write(create)
 
     async def get(self, user_id: str, project_id: str) -> Project:
-        """The user's project; another's is not found, as one that does not exist."""
+        """Return the user's project; another user's project is NotFound."""
         row = await self._database.read(
             lambda tx: tx.fetch_one(_SELECT_PROJECT, its_user=user_id, its_id=project_id)
         )
@@ -76,7 +76,7 @@ class Projects:
         return await self._database.write(lambda tx: find_project(tx, user_id, project_id))
 
     async def list(self, user_id: str) -> list[Project]:
-        """The user's projects, the oldest first."""
+        """List the user's projects, oldest first."""
         await self.get(user_id, DEFAULT_PROJECT)
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_PROJECTS, its_user=user_id)
@@ -86,10 +86,10 @@ class Projects:
     async def update(
         self, user_id: str, project_id: str, change: Callable[[Project], Project]
     ) -> Project:
-        """Replace paths and settings by what a function makes of them; the project after that.
+        """Replace paths and settings with the result of a function; return the new project.
 
-        The function runs in the transaction, more than once perhaps; when it raises, all stays
-        as it was.
+        The function runs in the transaction and may run more than once; if it raises, nothing
+        changes.
         """
 
         def write(tx: Transaction) -> Project:
@@ -97,15 +97,15 @@ class Projects:
             row = tx.fetch_one(_LOCK_PROJECT, its_user=user_id, its_id=project_id)
             assert row is not None
             values = _row_values(change(_project_from_full_row(row)))
-            fresh = {f"new_{name}": values[name] for name in _MUTABLE_COLUMNS}
-            tx.execute(_UPDATE_PROJECT, its_user=user_id, its_id=project_id, **fresh)
+            new_values = {f"new_{name}": values[name] for name in _MUTABLE_COLUMNS}
+            tx.execute(_UPDATE_PROJECT, its_user=user_id, its_id=project_id, **new_values)
             return find_project(tx, user_id, project_id)
 
         return await self._database.write(write)
 
 
 def find_project(tx: Transaction, user_id: str, project_id: str) -> Project:
-    """The user's project. A default one that is not there is made, so this is for writers."""
+    """Return the user's project. Creates a missing default project, so only writers may call it."""
     row = tx.fetch_one(_SELECT_PROJECT, its_user=user_id, its_id=project_id)
     if row is None and project_id == DEFAULT_PROJECT:
         _insert_project(tx, Project(user_id, DEFAULT_PROJECT))
@@ -116,14 +116,14 @@ def find_project(tx: Transaction, user_id: str, project_id: str) -> Project:
 
 
 def project_from_row(user_id: str, project_id: str, row: Row) -> Project:
-    """The project in a row of PROJECT_COLUMNS."""
+    """Return the project in a row of PROJECT_COLUMNS."""
     vault_path, code_paths, settings, created_at = row
     paths = () if code_paths == "[]" else tuple(from_json(code_paths))
     return Project(user_id, project_id, vault_path, paths, from_json(settings), created_at)
 
 
 def _insert_project(tx: Transaction, project: Project) -> bool:
-    """Did it not exist before?"""
+    """Insert a project; return False if it already exists."""
     if not project.user_id:
         raise BadRequest("a project needs a user.")
     return tx.execute(_INSERT_PROJECT, **_row_values(project)) == 1

@@ -1,4 +1,4 @@
-"""Threads: logs of thoughts and decisions that only grow, kept by project."""
+"""Storage of threads: append-only logs of thoughts and decisions in a project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dodona.core.domain.knowledge.threads import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
-from dodona.store.db import thread_search as entry_words
+from dodona.store.db import thread_search
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import SQLITE, Statement, insert_returning_id, statement, upsert
 from dodona.store.db.text import Redact
@@ -30,10 +30,10 @@ from dodona.store.projects.projects import find_project
 from dodona.store.schema import thread_entries as entries
 from dodona.store.schema import threads
 
-NEWEST: Final = -1  # as `after`: the last entries there are
-RECENCY_WEIGHT: Final = 0.2  # of a score, for what was written just now
-RECENCY_HALF_LIFE_DAYS: Final = 30.0  # after which half of it is gone
-MIN_CANDIDATES: Final = 50  # entries that fit whose age is looked at
+NEWEST: Final = -1  # as `after`: the last entries
+RECENCY_WEIGHT: Final = 0.2  # the share of the score that depends on age
+RECENCY_HALF_LIFE_DAYS: Final = 30.0
+MIN_CANDIDATES: Final = 50  # matches that are ranked by age
 
 _IN_USER_PROJECT = (
     threads.c.user_id == bindparam("user_id"),
@@ -112,13 +112,13 @@ _SELECT_LAST_ENTRIES = statement(
 )
 _SEARCH_ENTRIES = Statement(
     lambda dialect: text(
-        entry_words.SEARCH_SQLITE if dialect == SQLITE else entry_words.SEARCH_POSTGRES
+        thread_search.SEARCH_SQLITE if dialect == SQLITE else thread_search.SEARCH_POSTGRES
     )
 )
 
 
 class Threads:
-    """The `ThreadLogs` of the store; every call says whose. `hide` takes out known secrets."""
+    """Implements `ThreadLogs` in the store. `redact` removes known secrets."""
 
     def __init__(self, database: Database, *, redact: Redact = str) -> None:
         self._database = database
@@ -153,29 +153,29 @@ class Threads:
     async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
-        terms = entry_words.terms_of(query)
+        terms = thread_search.terms_of(query)
 
-        def seek(tx: Transaction) -> list[Row]:
+        def search(tx: Transaction) -> list[Row]:
             _check_project(tx, user_id, project_id)
             return tx.fetch_all(
                 _SEARCH_ENTRIES,
-                in_sqlite=entry_words.to_fts5_query(terms),
-                in_postgres=entry_words.to_tsquery(terms),
+                in_sqlite=thread_search.to_fts5_query(terms),
+                in_postgres=thread_search.to_tsquery(terms),
                 user_id=user_id,
                 project_id=project_id,
                 most=max(MIN_CANDIDATES, 5 * limit),
             )
 
-        return _rank_hits(await self._database.read(seek), time())[:limit] if terms else []
+        return _rank_hits(await self._database.read(search), time())[:limit] if terms else []
 
     async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
-        def listed(tx: Transaction) -> list[Row]:
+        def fetch(tx: Transaction) -> list[Row]:
             _check_project(tx, user_id, project_id)
             return tx.fetch_all(
                 _SELECT_THREADS, user_id=user_id, project_id=project_id, limit=limit
             )
 
-        return [ThreadSummary(*row) for row in await self._database.read(listed)]
+        return [ThreadSummary(*row) for row in await self._database.read(fetch)]
 
 
 def _check_entry(entry: NewEntry, title: str) -> None:
@@ -193,8 +193,8 @@ def _check_entry(entry: NewEntry, title: str) -> None:
         )
     if (entry.thread_id is None) is (not title):
         raise BadRequest(
-            "an entry belongs to one thread.",
-            hint="Give thread_id, or the title of a thread that is there or to be begun.",
+            "an entry needs exactly one thread.",
+            hint="Give thread_id, or the title of an existing or new thread.",
         )
     if len(title) > MAX_TITLE_CHARS:
         raise BadRequest(
@@ -210,20 +210,20 @@ def _invalid_choice_error(name: str, value: str, allowed: tuple[str, ...]) -> Ba
 
 
 def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
-    mine = {"user_id": entry.user_id, "project_id": entry.project_id}
-    find_project(tx, **mine)
+    project_key = {"user_id": entry.user_id, "project_id": entry.project_id}
+    find_project(tx, **project_key)
     if entry.key is not None:
-        # Whoever pushes the same at this moment is waited for.
+        # Serialises concurrent pushes of the same key.
         tx.lock_name(f"thread entry {entry.user_id} {entry.project_id} {entry.key}")
-        kept = tx.fetch_one(_SELECT_ENTRY_BY_KEY, key=entry.key, **mine)
-        if kept is not None:
-            return ThreadEntry(*kept)
-    thread_id, its_title = _lock_thread(tx, entry, title)
+        existing = tx.fetch_one(_SELECT_ENTRY_BY_KEY, key=entry.key, **project_key)
+        if existing is not None:
+            return ThreadEntry(*existing)
+    thread_id, thread_title = _lock_thread(tx, entry, title)
     now = time()
-    added = tx.insert(
+    entry_id = tx.insert(
         _INSERT_ENTRY,
         thread_id=thread_id,
-        title=its_title,
+        title=thread_title,
         author=entry.author,
         entry_type=entry.entry_type,
         content=entry.content,
@@ -231,43 +231,43 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
         created_at=now,
     )
     tx.execute(_UPDATE_THREAD_TIME, thread_id=thread_id, now=now)
-    row = tx.fetch_one(_SELECT_ENTRY, id=added)
+    row = tx.fetch_one(_SELECT_ENTRY, id=entry_id)
     assert row is not None
     return ThreadEntry(*row)
 
 
 def _lock_thread(tx: Transaction, entry: NewEntry, title: str) -> Row:
-    """Id and title of the thread, begun if need be.
+    """Return the id and title of the thread, creating it if needed.
 
-    It is locked: entries get their ids in the order in which they come to be seen, so that who
-    reads on after the last id misses none.
+    It is locked, so that entries become visible in the order of their ids: a reader that continues
+    after the last id misses none.
     """
-    mine = {"user_id": entry.user_id, "project_id": entry.project_id}
+    project_key = {"user_id": entry.user_id, "project_id": entry.project_id}
     if entry.thread_id is not None:
-        found = tx.fetch_one(_LOCK_THREAD, thread_id=entry.thread_id, **mine)
-        if found is None:
+        row = tx.fetch_one(_LOCK_THREAD, thread_id=entry.thread_id, **project_key)
+        if row is None:
             raise _thread_not_found(entry.thread_id)
-        return found
-    named = {"title_key": unicodedata.normalize("NFC", title).casefold(), **mine}
-    found = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **named)
-    if found is None:
+        return row
+    title_key = {"title_key": unicodedata.normalize("NFC", title).casefold(), **project_key}
+    row = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **title_key)
+    if row is None:
         now = time()
-        tx.execute(_INSERT_THREAD, title=title, created_at=now, updated_at=now, **named)
-        found = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **named)  # ours, or that of who was faster
-    assert found is not None
-    return found
+        tx.execute(_INSERT_THREAD, title=title, created_at=now, updated_at=now, **title_key)
+        row = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **title_key)  # ours, or a faster caller's
+    assert row is not None
+    return row
 
 
 def _check_project(tx: Transaction, user_id: str, project_id: str) -> None:
-    """Raise when there is none; the default one may not have been made yet."""
+    """Raise NotFound for a missing project, except for the default one, which is created later."""
     if project_id != DEFAULT_PROJECT:
         find_project(tx, user_id, project_id)
 
 
 def _rank_hits(rows: list[Row], now: float) -> list[EntryHit]:
-    """The hits, best first. Databases score on scales of their own: the best fit becomes 1.
+    """Rank the hits, best first. Scores are scaled so that the best match has 1.
 
-    Of that a share is for what is new, so that of two that fit alike the newer one comes first.
+    A share of the score depends on the age, so that of two equal matches the newer comes first.
     """
     best = max((row[-1] for row in rows), default=0.0) or 1.0
     hits = [_score_hit(row, best, now) for row in rows]
@@ -275,12 +275,12 @@ def _rank_hits(rows: list[Row], now: float) -> list[EntryHit]:
 
 
 def _score_hit(row: Row, best: float, now: float) -> EntryHit:
-    *entry, title, fit = row
-    found = ThreadEntry(*entry)
-    days = max(0.0, now - found.created_at) / 86_400
-    recent = 0.5 ** (days / RECENCY_HALF_LIFE_DAYS)
-    score = fit / best * (1 - RECENCY_WEIGHT + RECENCY_WEIGHT * recent)
-    return EntryHit(found, title, score)
+    *values, title, relevance = row
+    entry = ThreadEntry(*values)
+    days = max(0.0, now - entry.created_at) / 86_400
+    recency = 0.5 ** (days / RECENCY_HALF_LIFE_DAYS)
+    score = relevance / best * (1 - RECENCY_WEIGHT + RECENCY_WEIGHT * recency)
+    return EntryHit(entry, title, score)
 
 
 def _thread_not_found(thread_id: int) -> NotFound:

@@ -1,4 +1,4 @@
-"""The end of a run: all that it leaves, in one transaction."""
+"""Ending a run: all of its results, in one transaction."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _update_context = (
     .values(
         last_activity=bindparam("now"),
         last_model=bindparam("new_model"),
-        status=ContextStatus.ACTIVE.value,  # a change of models is over when one has answered
-        # A context may hold a tenth more than its budget, and says so at most.
+        status=ContextStatus.ACTIVE.value,  # a change of models ends with the first answer
+        # A context may exceed its budget by a tenth; higher values are capped.
         tokens_used=case((_new_tokens * 10 > _budget * 11, _budget * 11 // 10), else_=_new_tokens),
     )
 )
@@ -61,13 +61,14 @@ _UPDATE_CONTEXT_AND_MENTIONS = statement(_update_context.values(**MENTION_VALUES
 
 
 def check_end(end: RunEnd) -> None:
+    """Raise BadRequest unless a run can end like this."""
     if not end.status.has_ended:
         raise BadRequest(f"a run does not end as {end.status.value}.")
     check_messages(end.messages)
 
 
 def redact_end(end: RunEnd, redact: Redact) -> RunEnd:
-    """The ending without secrets."""
+    """Remove secrets from the results of a run."""
     return replace(
         end,
         messages=tuple(redact_message(message, redact) for message in end.messages),
@@ -80,50 +81,50 @@ def redact_end(end: RunEnd, redact: Redact) -> RunEnd:
 def end_run(
     tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrites, error_json: str | None
 ) -> EndReceipt:
-    """The head moves to the run, unless somebody moved it meanwhile: then it is a branch."""
+    """End a run. The head moves to it, unless it was moved elsewhere: then the run is a branch."""
     now = time()
     conversation_id = claim.conversation_id
-    # The lane before the run, as everybody takes them: who claims must not find the run open
-    # when it ends. And the run before the head, for it may be gone.
+    # Lock order: the lane before the run, so that a claim never finds the run still open while it
+    # ends; and the run before the head, because the run may be gone.
     tx.lock(_LOCK_LANE, conversation_id=conversation_id)
     if pending.pins is not None:
         save_pins(tx, claim, pending.pins)
-    added = sum([message.token_count for message in end.messages])
-    ended = tx.execute(
+    tokens = sum([message.token_count for message in end.messages])
+    count = tx.execute(
         _END,
         **claim_values(claim),
         new_status=end.status.value,
         new_error=error_json,
-        added=added,
+        added=tokens,
         now=now,
     )
-    raise_if_fenced(claim, ended)
-    moved = move_head(tx, conversation_id, expected=claim.parent_id, to=claim.run_id, now=now)
-    # After the question, with which every run begins.
-    where = {"conversation_id": conversation_id, "run_id": claim.run_id}
-    add_messages(tx, end.messages, **where, first=1, now=now)
+    raise_if_fenced(claim, count)
+    head_moved = move_head(tx, conversation_id, expected=claim.parent_id, to=claim.run_id, now=now)
+    # After the question, which is the first message of every run.
+    keys = {"conversation_id": conversation_id, "run_id": claim.run_id}
+    add_messages(tx, end.messages, **keys, first=1, now=now)
     pending.write(tx)
     if end.model:
         _touch_context(tx, conversation_id, end, now=now)
     settle_interrupted(tx, claim.run_id)
-    return EndReceipt(moved, now if moved else _updated_at(tx, conversation_id))
+    return EndReceipt(head_moved, now if head_moved else _updated_at(tx, conversation_id))
 
 
 def _touch_context(tx: Transaction, conversation_id: int, end: RunEnd, *, now: float) -> None:
-    """Most runs mention nothing new, and so need no look at what was mentioned before."""
-    tells = end.decisions or end.mentioned_symbols or end.mentioned_files
-    told = merge_mentions(tx, conversation_id, end) if tells else None
+    """Update the context; most runs mention nothing new and need no merge of mentions."""
+    has_mentions = end.decisions or end.mentioned_symbols or end.mentioned_files
+    mentions = merge_mentions(tx, conversation_id, end) if has_mentions else None
     tx.execute(
-        _UPDATE_CONTEXT if told is None else _UPDATE_CONTEXT_AND_MENTIONS,
+        _UPDATE_CONTEXT if mentions is None else _UPDATE_CONTEXT_AND_MENTIONS,
         its_conversation=conversation_id,
         now=now,
         new_model=end.model,
         new_tokens=min(max(0, end.context_tokens), _MAX_CONTEXT_TOKENS),
-        **(told or {}),
+        **(mentions or {}),
     )
 
 
 def _updated_at(tx: Transaction, conversation_id: int) -> float:
     row = tx.fetch_one(_SELECT_UPDATED_AT, conversation_id=conversation_id)
-    assert row is not None  # its run is ours
+    assert row is not None  # it exists as long as its run does
     return row[0]

@@ -1,4 +1,4 @@
-"""What a run needs to begin, or to go on after its process was lost."""
+"""The inputs of a run: everything it needs to start, or to resume after a crash."""
 
 from __future__ import annotations
 
@@ -28,48 +28,48 @@ def build_run_inputs(
     *,
     token_budget: int,
 ) -> tuple[RunInputs, WindowExtent | None]:
-    """The brief of a run that is about to be claimed, and how far it sees, if that is new.
+    """Build the inputs of a run about to be claimed, and the extent of its window, if new.
 
     `token_budget` is that of sessions.
     """
     user_id, project_id = conversation.user_id, conversation.project_id
-    found = find_target(tx, user_id, project_id)
-    place = found or AskTarget(Project(user_id, project_id), {}, None, None)
-    context = place.context
+    target = find_target(tx, user_id, project_id)
+    target = target or AskTarget(Project(user_id, project_id), {}, None, None)
+    context = target.context
     if context is None or node.session_key is not None:
         context = session_context(user_id, project_id, token_budget=token_budget)
-    # The context may be in another conversation by now; to this run it is in its own.
+    # The context may have moved to another conversation; this run stays in its own.
     context = replace(context, conversation_id=conversation.id)
-    window, reach = _load_window(tx, node, parent_id, budget=context.token_budget, target=place)
+    window, extent = _load_window(tx, node, parent_id, budget=context.token_budget, target=target)
     row = None if node.pins_hash is None else tx.fetch_one(_SELECT_PINS, pins_hash=node.pins_hash)
-    brief = RunInputs(
+    inputs = RunInputs(
         read_question(tx, node.id),
         context,
-        place.project,
-        place.settings,
+        target.project,
+        target.settings,
         window,
         conversation.updated_at,
         None if row is None else bytes(row[0]),
-        notices=load_run_notices(tx, user_id, project_id) if place.has_notices else (),
+        notices=load_run_notices(tx, user_id, project_id) if target.has_notices else (),
         session_key=node.session_key,
         origin=node.origin,
     )
-    return brief, reach
+    return inputs, extent
 
 
 def _load_window(
     tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, target: AskTarget
 ) -> tuple[Window, WindowExtent | None]:
-    """An earlier attempt has seen something: the next one sees just that."""
+    """Load the window of a run; a new attempt gets the same window as the earlier one."""
     if parent_id is None:
         return Window(None, ()), EMPTY_EXTENT
-    seen = _window_start(tx, node.id) if node.attempt else None
-    if seen is not None and node.started_at is not None:
+    window_start = _window_start(tx, node.id) if node.attempt else None
+    if window_start is not None and node.started_at is not None:
         window = reload_window(
             tx,
             conversation_id=node.conversation_id,
             parent_id=parent_id,
-            oldest=seen,
+            oldest=window_start,
             until=node.started_at,
         )
         return window, None

@@ -1,7 +1,7 @@
-"""The journal of one run: what its steps were asked and what they left.
+"""The journal of one run: the requests and the results of its steps.
 
-Notes are gathered and written together: when a barrier asks for it, with the next thing that the
-run commits, or a moment after an effect has ended. Every write checks that the run is still ours.
+Records are collected and written together: at a barrier, with the next commit of the run, or
+shortly after an effect has ended. Every write checks that this process still owns the run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from dodona.store.runs.steps import (
 
 T = TypeVar("T")
 
-_FLUSH_DELAY_SECONDS = 0.02  # seconds after something has ended that was asked of others
+_FLUSH_DELAY_SECONDS = 0.02  # after a call to an external system has ended
 
 
 class BackgroundTasks:
-    """What journals do while nobody waits for it. It ends before the store does."""
+    """Tasks of journals that no caller waits for. They end before the store does."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class BackgroundTasks:
 
 
 class RunJournal:
-    """A run's steps, while one process drives it. Made by `Journals.open`."""
+    """The steps of a run while this process drives it. Created by `Journals.open`."""
 
     def __init__(
         self,
@@ -72,27 +72,26 @@ class RunJournal:
         self._redact = redact
         self._release = release
         self._past = past
-        self._open_steps: dict[str, dict[str, Any]] = {}  # steps that have begun
+        self._open_steps: dict[str, dict[str, Any]] = {}  # steps in progress
         self._pending = PendingWrites()
-        self._noted_count = self._durable_count = 0  # how many notes were made, and are on the disk
+        self._record_count = self._durable_count = 0  # records so far, and on disk
         self._write_lock = asyncio.Lock()
-        self._orphaned_write: asyncio.Future[None] | None = (
-            None  # a write whose caller was cancelled
-        )
+        # A write whose caller was cancelled.
+        self._orphaned_write: asyncio.Future[None] | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self._is_flushing = False
         self._error: BaseException | None = None
 
     @property
     def downtime(self) -> float:
-        """Seconds, between the attempts so far, in which nobody drove the run."""
+        """Seconds between the attempts so far in which no process drove the run."""
         return self._past.downtime
 
     def past_chunks(self) -> Sequence[Any]:
-        """What the finished steps of earlier attempts sent out, in the order of `seq`."""
+        """Return the chunks of finished steps of earlier attempts, ordered by `seq`."""
         return self._past.chunks()
 
-    # -- notes ------------------------------------------------------------------------------------
+    # -- records ----------------------------------------------------------------------------------
 
     def begin(self, start: StepStart) -> StepRecord | None:
         self._raise_if_unusable()
@@ -116,7 +115,7 @@ class RunJournal:
         return record
 
     def _hash_request(self, request: str) -> str:
-        """Of what is left without secrets: after a resume the request has them no more."""
+        """Hash the redacted request: after a resume, the request is redacted too."""
         if not request:
             return ""
         text = self._redact(request).encode("utf-8", "replace")
@@ -129,12 +128,12 @@ class RunJournal:
         row["payload"] = encode_record(key, record, self._redact)
         row["ended_at"] = time()
         self._add_pending(row)
-        # An answer that was paid for is not asked for again because its tools take their time.
+        # Persist paid answers soon, so that a crash during slow tools does not repeat the call.
         if row["effect"] != Effect.NONE.value or row["request_hash"]:
             self._schedule_flush()
 
     def _add_pending(self, row: dict[str, Any], *, is_start: bool = False) -> None:
-        self._noted_count += 1
+        self._record_count += 1
         self._pending.add(row, is_start=is_start)
 
     def pin(self, pins: bytes) -> None:
@@ -149,11 +148,11 @@ class RunJournal:
 
     async def flush(self) -> None:
         self._raise_if_unusable()
-        noted = self._noted_count
-        if self._durable_count >= noted:
+        target_count = self._record_count
+        if self._durable_count >= target_count:
             return
         async with self._write_lock:
-            if self._durable_count < noted:  # else somebody's flush took ours along
+            if self._durable_count < target_count:  # else another flush included our records
                 await self._commit(_no_operation)
 
     async def commit(self, operation: Operation[T]) -> T:
@@ -164,12 +163,12 @@ class RunJournal:
     async def _commit(self, operation: Operation[T]) -> T:
         claim = self._claim
 
-        def write(tx: Transaction, notes: PendingWrites) -> T:
-            if notes.pins is None:
+        def write(tx: Transaction, pending: PendingWrites) -> T:
+            if pending.pins is None:
                 check_claim(tx, claim)
             else:
-                save_pins(tx, claim, notes.pins)
-            notes.write(tx)
+                save_pins(tx, claim, pending.pins)
+            pending.write(tx)
             return operation(tx)
 
         return await self._write(write)
@@ -184,44 +183,43 @@ class RunJournal:
             else to_json(map_strings(dict(run_end.error), self._redact))
         )
         async with self._write_lock:
-            ended = await self._write(
-                lambda tx, notes: end_run(
-                    tx, self._claim, run_end, pending=notes, error_json=error
+            receipt = await self._write(
+                lambda tx, pending: end_run(
+                    tx, self._claim, run_end, pending=pending, error_json=error
                 ),
                 soft=False,
             )
         self._release(self._claim)
-        return ended
+        return receipt
 
     async def _write(
         self, operation: Callable[[Transaction, PendingWrites], T], *, soft: bool = True
     ) -> T:
-        """Write what was noted, and something else with it. One write at a time.
+        """Write the pending records together with an operation. One write at a time.
 
-        Notes are dropped only when they are durable: until then they go with whatever else is
-        written for the run.
+        Records are dropped only when they are durable: until then they are part of every write.
         """
         if self._orphaned_write is not None:
             await asyncio.wait([self._orphaned_write])
             self._orphaned_write = None
         self._raise_if_unusable()
         self._cancel_flush()
-        notes, count = self._pending.copy(), self._noted_count
-        found = asyncio.get_running_loop().create_future()
+        pending, count = self._pending.copy(), self._record_count
+        orphaned = asyncio.get_running_loop().create_future()
         future = self._database.submit(
-            lambda tx: operation(tx, notes),
-            soft=soft and not notes.started_effects,
-            on_orphaned=lambda _, error: self._on_orphaned(found, notes, count, error),
+            lambda tx: operation(tx, pending),
+            soft=soft and not pending.started_effects,
+            on_orphaned=lambda _, error: self._on_orphaned(orphaned, pending, count, error),
         )
         try:
             result = await future
         except asyncio.CancelledError:
             if future.cancelled():
-                self._orphaned_write = found
-            elif future.exception() is None:  # it had come, a moment before
-                self._mark_durable(notes, count)
+                self._orphaned_write = orphaned
+            elif future.exception() is None:  # it was committed just before the cancellation
+                self._mark_durable(pending, count)
             raise
-        self._mark_durable(notes, count)
+        self._mark_durable(pending, count)
         return result
 
     def _on_orphaned(
@@ -231,7 +229,7 @@ class RunJournal:
         count: int,
         error: BaseException | None,
     ) -> None:
-        """Nobody waited any more; what was written is known all the same."""
+        """Record the outcome of a write whose caller no longer waits."""
         if error is None:
             self._mark_durable(pending, count)
         log_orphaned(None, error)
@@ -244,7 +242,7 @@ class RunJournal:
     def release(self) -> None:
         self._cancel_flush()
         self._error = RunFenced(
-            f"this process leaves run {self._claim.run_id}: it goes on elsewhere."
+            f"this process has released run {self._claim.run_id}: another one may continue it."
         )
 
     def _schedule_flush(self) -> None:
@@ -264,7 +262,7 @@ class RunJournal:
         self._background.start(self._flush_in_background)
 
     async def _flush_in_background(self) -> None:
-        """Nobody waits for this one, so its failure is told to whoever comes next."""
+        """Flush without a caller: a failure is raised by the next use of the journal."""
         try:
             await self.flush()
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
@@ -278,11 +276,11 @@ class RunJournal:
 
 
 def _no_operation(_: Transaction) -> None:
-    """Write only what was noted."""
+    """Write only the pending records."""
 
 
 class Journals:
-    """The journals of all runs. `release` is told of runs that have ended."""
+    """The journals of all runs. `release` is called for each run that has ended."""
 
     def __init__(
         self, database: Database, *, redact: Redact, release: Callable[[Claim], None]
@@ -293,7 +291,7 @@ class Journals:
         self._background = BackgroundTasks()
 
     async def open(self, claim: Claim) -> RunJournal:
-        """The journal of a run that this process has claimed, with what earlier attempts left."""
+        """Open the journal of a run that this process has claimed, with its earlier attempts."""
         past = NO_PAST_ATTEMPTS
         if claim.is_resumed:
             past = await self._database.read(lambda tx: read_past_attempts(tx, claim))
@@ -307,7 +305,7 @@ class Journals:
         )
 
     async def steps(self, user_id: str, run_id: int) -> list[StepRow]:
-        """The steps of a run, for people to look at, in the order in which they began."""
+        """Return the steps of a run for inspection, in the order in which they started."""
 
         def read(tx: Transaction) -> list[StepRow]:
             find_node(tx, user_id, run_id)
@@ -316,9 +314,9 @@ class Journals:
         return await self._database.read(read)
 
     async def close(self) -> None:
-        """Wait for what is being written; journals write nothing by themselves any more."""
+        """Wait for writes in progress; journals start no further background writes."""
         await self._background.close()
 
     async def expire(self, before: float) -> int:
-        """Forget what the steps of runs left that ended before a time; messages stay."""
+        """Delete the step results of runs that ended before a time; messages stay."""
         return await self._database.write(lambda tx: expire_payloads(tx, before))

@@ -1,4 +1,4 @@
-"""Where questions are asked: a user's project with its context, its lane, the user's settings."""
+"""The target of a question: a user's project with its context, its lane, and the settings."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from dodona.store.schema import (
     settings,
 )
 
-_DEFAULT_MAX_RUNS: Final = 30  # in a window, unless the user's max_context_nodes says otherwise
-_CONTEXT_OFFSET: Final = 14  # where a row's context begins
+_DEFAULT_MAX_RUNS: Final = 30  # in a window, unless the user has set max_context_nodes
+_CONTEXT_OFFSET: Final = 14  # the first column of the context in a row
 
 
 class Lane(NamedTuple):
-    """The conversation of a context, as it is now.
+    """The current state of a conversation's queue.
 
-    `reach` is how far the next run would see that follows the head; None when nobody knows.
+    `next_extent` is the window of the next run that follows the head; None if it is unknown.
     """
 
     id: int
@@ -49,17 +49,17 @@ class Lane(NamedTuple):
 
 
 class AskTarget(NamedTuple):
-    """`context` and `lane` are None until the first question."""
+    """Where a question is asked. `context` and `lane` are None before the first question."""
 
     project: Project
     settings: Mapping[str, Any]
     context: OracleContext | None
     lane: Lane | None
-    has_notices: bool = False  # that wait to be told
+    has_notices: bool = False  # undelivered ones
 
     @property
     def is_open(self) -> bool:
-        """Is there a context that questions go on in?"""
+        """Whether there is a context that further questions continue."""
         context = self.context
         return (
             context is not None
@@ -69,9 +69,9 @@ class AskTarget(NamedTuple):
 
     @property
     def max_runs(self) -> int:
-        """How many runs a window holds at most."""
-        wanted = self.settings.get("max_context_nodes")
-        return wanted if type(wanted) is int and wanted > 0 else _DEFAULT_MAX_RUNS
+        """The most runs that a window holds."""
+        limit = self.settings.get("max_context_nodes")
+        return limit if type(limit) is int and limit > 0 else _DEFAULT_MAX_RUNS
 
 
 _head = runs.alias("head")
@@ -83,7 +83,7 @@ _HEAD_WINDOW_COLUMNS = (
 
 
 def _target_statement() -> Statement:
-    """All of it at once: this is most of what taking a question in costs."""
+    """Build one query for everything: it is most of the cost of submitting a question."""
     context = and_(
         oracle_contexts.c.user_id == projects.c.user_id,
         oracle_contexts.c.project_id == projects.c.id,
@@ -104,8 +104,11 @@ def _target_statement() -> Statement:
         *(conversations.c.head_id, conversations.c.updated_at, _is_busy, has_notices),
         *(*_HEAD_WINDOW_COLUMNS, *CONTEXT_COLUMNS),
     )
-    mine = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_project"))
-    return statement(select(*columns).select_from(joined).where(*mine))
+    is_target = (
+        projects.c.user_id == bindparam("its_user"),
+        projects.c.id == bindparam("its_project"),
+    )
+    return statement(select(*columns).select_from(joined).where(*is_target))
 
 
 _SELECT_TARGET = _target_statement()
@@ -129,16 +132,16 @@ _LOCK_CONTEXT_LANE = statement(
 
 
 def lock_target(tx: Transaction, user_id: str, project_id: str) -> None:
-    """Let nobody else ask there until the transaction ends: first the name, then the lane.
+    """Lock a target against other questions until the transaction ends: first its name.
 
-    There may be no row to lock yet, and everybody must begin with the same lock.
+    There may be no row to lock yet, and all transactions must take the same lock first.
     """
     tx.lock_name(f"{user_id}\n{project_id}")
     tx.lock(_LOCK_CONTEXT_LANE, its_user=user_id, its_project=project_id)
 
 
 def find_target(tx: Transaction, user_id: str, project_id: str) -> AskTarget | None:
-    """The place of a user's project; None when there is no such project."""
+    """Load the target for a user's project; None if the project does not exist."""
     row = tx.fetch_one(_SELECT_TARGET, its_user=user_id, its_project=project_id)
     if row is None:
         return None
@@ -170,27 +173,27 @@ def _next_extent(
     window_tokens: int,
     tokens: int,
 ) -> WindowExtent | None:
-    """What the head saw, and the head itself."""
+    """Return the window of the head, extended by the head itself."""
     if head_id is None:
         return EMPTY_EXTENT
     if oldest is None and parent_id is not None:
-        return None  # it was never driven: it was appended, or an older Dodona drove it
+        return None  # it was appended without a run, or driven by an older Dodona
     return WindowExtent(oldest or head_id, window_runs + 1, window_tokens + tokens)
 
 
 def lock_lane(tx: Transaction, conversation_id: int) -> Lane:
-    """The lane of a conversation, locked."""
+    """Lock and load the lane of a conversation."""
     tx.lock(_LOCK_LANE, its_id=conversation_id)
     row = tx.fetch_one(_SELECT_LANE, its_id=conversation_id)
-    assert row is not None  # whoever asks has it from a row that refers to it
-    head_id, updated_at, is_busy, *seen = row
-    return Lane(conversation_id, head_id, updated_at, bool(is_busy), _next_extent(head_id, *seen))
+    assert row is not None  # the id comes from a row that refers to it
+    head_id, updated_at, is_busy, *window = row
+    return Lane(conversation_id, head_id, updated_at, bool(is_busy), _next_extent(head_id, *window))
 
 
 def session_context(
     user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
 ) -> OracleContext:
-    """For a run in a conversation that no context is about, as those of sessions are."""
+    """Build a context for a run in a conversation without one, such as a session's."""
     return OracleContext(
         *("", user_id, project_id, None, time(), None, None, token_budget, 0, (), None, None),
         status=ContextStatus.ACTIVE,

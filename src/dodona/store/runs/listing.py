@@ -1,4 +1,4 @@
-"""Runs in lists, for people to look at."""
+"""Lists of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, oracle_contexts, runs
 
-_MAX_QUESTION_CHARS: Final = 200  # characters of a question
+_MAX_QUESTION_CHARS: Final = 200
 _MAX_ID: Final = 2**62
 
 _SELECT_RUNS = statement(
@@ -49,7 +49,7 @@ _SELECT_OPEN_RUNS = statement(
 def list_runs(
     tx: Transaction, user_id: str, *, project_id: str | None, before: int | None, limit: int
 ) -> list[RunOverview]:
-    """The user's runs, the newest first."""
+    """List the runs of a user, newest first."""
     rows = tx.fetch_all(
         _SELECT_RUNS,
         its_user=user_id,
@@ -62,7 +62,7 @@ def list_runs(
 
 
 def list_open_runs(tx: Transaction, user_id: str, project_id: str) -> list[int]:
-    """The runs of a context's conversation that have not ended, in the order of the lane."""
+    """List the unfinished runs of a context's conversation, in the order of the lane."""
     return [
         row[0] for row in tx.fetch_all(_SELECT_OPEN_RUNS, its_user=user_id, its_project=project_id)
     ]

@@ -1,4 +1,4 @@
-"""What a journal has noted and not written yet."""
+"""Journal records that are not written yet."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _INSERT_PINS = upsert(
 
 
 class PendingWrites:
-    """Steps by key, the newest note of each; what rides along; what the run begins with."""
+    """The latest record of each step, operations to run with them, and the run's pins."""
 
     __slots__ = ("operations", "pins", "started_effects", "steps")
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, Any]] = {}
-        self.started_effects: set[str] = set()  # of effects: these must outlive the power
+        self.started_effects: set[str] = set()  # must survive a power failure
         self.operations: list[Operation[Any]] = []
         self.pins: bytes | None = None
 
@@ -46,14 +46,14 @@ class PendingWrites:
             self.started_effects.add(key)
 
     def copy(self) -> PendingWrites:
-        """As they are now; what is noted from now on is not among them."""
-        same = PendingWrites()
-        same.steps, same.started_effects = self.steps.copy(), self.started_effects.copy()
-        same.operations, same.pins = self.operations.copy(), self.pins
-        return same
+        """Return a snapshot; later records are not part of it."""
+        snapshot = PendingWrites()
+        snapshot.steps, snapshot.started_effects = self.steps.copy(), self.started_effects.copy()
+        snapshot.operations, snapshot.pins = self.operations.copy(), self.pins
+        return snapshot
 
     def drop(self, written: PendingWrites) -> None:
-        """Forget what has been written; a newer note of the same step stays."""
+        """Drop records that have been written; a newer record of the same step stays."""
         for key, row in written.steps.items():
             if self.steps.get(key) is row:
                 del self.steps[key]
@@ -63,7 +63,7 @@ class PendingWrites:
             self.pins = None
 
     def write(self, tx: Transaction) -> None:
-        """Steps, then what rides along."""
+        """Write the steps, then run the operations."""
         if self.steps:
             save_steps(tx, list(self.steps.values()))
         for operation in self.operations:
@@ -71,16 +71,16 @@ class PendingWrites:
 
 
 def save_pins(tx: Transaction, claim: Claim, content: bytes) -> None:
-    """Keep what a run begins with, once for all runs that begin alike; it must be ours."""
-    new = _hash(content)
-    row = tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=new)
+    """Save the pins of a run, stored once for all runs with the same pins; check the claim."""
+    hash_ = _hash(content)
+    row = tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=hash_)
     raise_if_fenced(claim, row)
     if row == (None,):
-        tx.execute(_INSERT_PINS, hash=new, content=content, created_at=time())
-        tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=new)
+        tx.execute(_INSERT_PINS, hash=hash_, content=content, created_at=time())
+        tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=hash_)
 
 
 @lru_cache(maxsize=64)
 def _hash(content: bytes) -> str:
-    """Most runs begin with the very same object, which knows its place in the cache."""
+    """Hash the pins; most runs share the same object, whose own hash is cached."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()

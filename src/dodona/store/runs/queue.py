@@ -1,4 +1,4 @@
-"""A message that comes while another is answered waits, joins those that wait, or interrupts."""
+"""Queueing: a message that arrives during a run waits, joins a queued one, or interrupts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dodona.store.db.text import from_json, to_json
 from dodona.store.runs.lanes import Lane
 from dodona.store.schema import IS_OPEN, IS_QUEUED, messages, runs
 
-_COLLECTED_KEY = "collected"  # in a question's metadata: how many messages it is made of
+_COLLECTED_KEY = "collected"  # in a question's metadata: the number of joined messages
 
 _IN_LANE = runs.c.conversation_id == bindparam("lane")
 _COUNT_QUEUED = statement(select(func.count()).select_from(runs).where(_IN_LANE, IS_QUEUED))
@@ -57,7 +57,7 @@ _CANCEL_ALL_QUEUED = statement(
     .values(
         status="cancelled",
         ended_at=bindparam("now"),
-        # They were said after what is the head now, and were not answered.
+        # They came after the current head, and were not answered.
         parent_id=func.coalesce(runs.c.parent_id, bindparam("head", type_=runs.c.id.type)),
     )
 )
@@ -66,15 +66,15 @@ _CANCEL_ALL_QUEUED = statement(
 def enqueue(
     tx: Transaction, request: RunRequest, lane: Lane, insert_run: Callable[[], int]
 ) -> SubmitReceipt:
-    """Take a question into a lane that is busy, and held; `add` makes a run of it."""
+    """Add a question to a busy, locked lane; `insert_run` creates its run."""
     interrupted: tuple[int, ...] = ()
-    # Who branches off means just that place: it stands in line by itself.
+    # A question that branches off needs its own parent: it is neither joined nor interrupts.
     if request.parent_id is None and request.queueing is QueueMode.INTERRUPT:
         interrupted = _interrupt(tx, lane)
     if request.parent_id is None and request.queueing is QueueMode.COLLECT:
-        joined = _append_to_last_queued(tx, request, lane)
-        if joined is not None:
-            return SubmitReceipt(joined, lane.id, None)
+        run_id = _append_to_last_queued(tx, request, lane)
+        if run_id is not None:
+            return SubmitReceipt(run_id, lane.id, None)
     row = tx.fetch_one(_COUNT_QUEUED, lane=lane.id)
     assert row is not None
     _check_queue_limit(request, row[0])
@@ -84,27 +84,27 @@ def enqueue(
 def _check_queue_limit(request: RunRequest, queued: int) -> None:
     if queued >= request.queue_limit:
         raise LaneFull(
-            f"{queued} messages of this conversation wait for an answer already.",
-            hint="Wait for some of them, or cancel them. queue_limit of the agent allows more.",
+            f"{queued} messages of this conversation are already queued.",
+            hint="Wait for some of them, cancel them, or raise queue_limit of the agent.",
         )
 
 
 def _interrupt(tx: Transaction, lane: Lane) -> tuple[int, ...]:
     now = time()
-    asked = tx.fetch_all(_REQUEST_CANCEL_ALL, lane=lane.id, now=now)
+    rows = tx.fetch_all(_REQUEST_CANCEL_ALL, lane=lane.id, now=now)
     tx.execute(_CANCEL_ALL_QUEUED, lane=lane.id, now=now, head=lane.head_id)
-    return tuple(row[0] for row in asked)
+    return tuple(row[0] for row in rows)
 
 
 def _append_to_last_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int | None:
-    """Say it together with the last one that waits; None where that asks for something else."""
+    """Append the message to the last queued one; None if that differs in more than its text."""
     row = tx.fetch_one(_SELECT_LAST_QUEUED, lane=lane.id)
     if row is None:
         return None
-    run_id, follows_head, session_key, origin, message_id, content, count, kept = row
-    before: dict[str, Any] = {} if kept is None else from_json(kept)
-    number = before.pop(_COLLECTED_KEY, 1)
-    is_alike = before == dict(request.message.metadata or {})
+    run_id, follows_head, session_key, origin, message_id, content, count, metadata_json = row
+    metadata: dict[str, Any] = {} if metadata_json is None else from_json(metadata_json)
+    number = metadata.pop(_COLLECTED_KEY, 1)
+    is_alike = metadata == dict(request.message.metadata or {})
     if not (follows_head and is_alike and (session_key, origin) == _sender(request)):
         return None
     _check_queue_limit(request, number)
@@ -114,7 +114,7 @@ def _append_to_last_queued(tx: Transaction, request: RunRequest, lane: Lane) -> 
         message_id=message_id,
         new_content=f"{content}\n\n{request.message.content}",
         new_count=count + more,
-        new_metadata=to_json({**before, _COLLECTED_KEY: number + 1}),
+        new_metadata=to_json({**metadata, _COLLECTED_KEY: number + 1}),
     )
     tx.execute(_ADD_RUN_TOKENS, run_id=run_id, more=more)
     return run_id

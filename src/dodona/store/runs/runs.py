@@ -1,7 +1,7 @@
 """Runs: accepted, claimed by one process at a time, ended once.
 
-The lane of a conversation is a unique index: at most one run of it is running or waiting. Each
-claim raises the run's `attempt`, and whoever writes for a run must name the attempt it holds.
+A unique index guards the lane of a conversation: at most one of its runs is running or waiting.
+Each claim increments the run's `attempt`, and every write for a run must name the current attempt.
 """
 
 from __future__ import annotations
@@ -124,12 +124,12 @@ _SELECT_MESSAGES = statement(
 
 
 class Runs:
-    """The runs of all conversations. `hide` takes known secrets out of what is asked."""
+    """The runs of all conversations. `redact` removes known secrets from questions."""
 
     def __init__(self, database: Database, *, redact: Redact = str) -> None:
         self._database = database
         self._redact = redact
-        self._claimed: set[int] = set()  # by this process; the others' are in the database
+        self._claimed: set[int] = set()  # by this process; those of others are in the database
 
     async def accept(
         self,
@@ -141,9 +141,9 @@ class Runs:
         session_key: str | None = None,
         origin: str = "user",
     ) -> RunNode:
-        """Take a message in: from now on it will be answered, whatever happens to the process.
+        """Accept a message: from now on it will be answered, even if the process crashes.
 
-        It goes on from the head at the time when it is its turn, or from a given node.
+        It continues from the head at the time when it is claimed, or from a given node.
         """
         check_messages([message])
         message = redact_message(message, self._redact)
@@ -164,20 +164,20 @@ class Runs:
                 tokens=message.token_count,
                 created_at=now,
             )
-            where = {"conversation_id": conversation_id, "run_id": run_id}
-            add_messages(tx, [message], **where, first=0, now=now)
+            keys = {"conversation_id": conversation_id, "run_id": run_id}
+            add_messages(tx, [message], **keys, first=0, now=now)
             return find_node(tx, user_id, run_id)
 
         return await self._database.write(accept)
 
     async def submit(self, request: RunRequest) -> SubmitReceipt:
-        """Take a question in; driven by this process if its lane is free."""
+        """Submit a question; this process drives it if its lane is free."""
         check_messages([request.message])
         check_token_budget(request.token_budget)
         request = replace(request, message=redact_message(request.message, self._redact))
-        asked = await self._submit_or_release(lambda tx: self._submit(tx, request))
-        assert isinstance(asked, SubmitReceipt)
-        return asked
+        receipt = await self._submit_or_release(lambda tx: self._submit(tx, request))
+        assert isinstance(receipt, SubmitReceipt)
+        return receipt
 
     async def claim_next(
         self,
@@ -186,40 +186,40 @@ class Runs:
         wake_run_id: int | None = None,
         token_budget: int = DEFAULT_TOKEN_BUDGET,
     ) -> ClaimedRun | LaneBusy | None:
-        """The next run of a lane, to be driven by this process; None when nothing waits there.
+        """Claim the next run of a lane for this process; None if no run is queued.
 
-        A run whose process died comes first, then the oldest that is queued. A waiting run
-        is driven by whoever wakes it. `token_budget` is that of sessions.
+        A run whose process died comes first, then the oldest queued one. A waiting run is claimed
+        only with its id as `wake_run_id`. `token_budget` is that of sessions.
         """
-        found = await self._submit_or_release(
+        result = await self._submit_or_release(
             lambda tx: self._claim_next(tx, conversation_id, wake_run_id, token_budget=token_budget)
         )
-        assert not isinstance(found, SubmitReceipt)
-        return found
+        assert not isinstance(result, SubmitReceipt)
+        return result
 
     async def _submit_or_release(self, operation: Operation[_Got]) -> _Got:
-        """Whoever wants a run may be cancelled meanwhile: then nobody drives it."""
+        """Run a claiming operation; if the caller is cancelled, release the claimed run."""
         future = self._database.submit(operation, on_orphaned=self._release_orphaned)
         try:
             return await future
         except asyncio.CancelledError:
-            if not future.cancelled():  # it had come, a moment before
+            if not future.cancelled():  # it was committed just before the cancellation
                 self._release_orphaned(None if future.exception() else future.result(), None)
             raise
 
     def _release_orphaned(
-        self, got: SubmitReceipt | ClaimedRun | LaneBusy | None, error: BaseException | None
+        self, result: SubmitReceipt | ClaimedRun | LaneBusy | None, error: BaseException | None
     ) -> None:
-        driven = got.claimed if isinstance(got, SubmitReceipt) else got
-        if isinstance(driven, ClaimedRun):
-            self.release(driven.claim)
-        log_orphaned(got, error)
+        claimed = result.claimed if isinstance(result, SubmitReceipt) else result
+        if isinstance(claimed, ClaimedRun):
+            self.release(claimed.claim)
+        log_orphaned(result, error)
 
     def _submit(self, tx: Transaction, request: RunRequest) -> SubmitReceipt:
-        asked = submit_run(tx, request, owner=self._database.owners.current)
-        if asked.claimed is not None:
-            self._claimed.add(asked.run_id)  # at once, as below
-        return asked
+        receipt = submit_run(tx, request, owner=self._database.owners.current)
+        if receipt.claimed is not None:
+            self._claimed.add(receipt.run_id)  # immediately, as in _claim_next
+        return receipt
 
     def _claim_next(
         self, tx: Transaction, conversation_id: int, wake_run_id: int | None, *, token_budget: int
@@ -235,22 +235,22 @@ class Runs:
             return busy
         is_next = follows_head and not node.attempt
         parent_id = conversation.head_id if is_next else node.parent_id
-        brief, reach = build_run_inputs(
+        inputs, extent = build_run_inputs(
             tx, conversation, node, parent_id, token_budget=token_budget
         )
-        claim = self._claim(tx, node, parent_id, reach)
+        claim = self._claim(tx, node, parent_id, extent)
         if claim.is_resumed:
             settle_interrupted(tx, node.id)
-        # At once, for the next one who asks may be in this process too. If the commit fails,
-        # the run is not ours in the database, and this says nothing.
+        # Immediately, because the next claim may come from this process too. If the commit fails,
+        # the database does not name us as the owner, and this entry has no effect.
         self._claimed.add(node.id)
-        return ClaimedRun(claim, brief)
+        return ClaimedRun(claim, inputs)
 
     def _busy_lane(
         self, tx: Transaction, node: RunNode, wake_run_id: int | None
     ) -> LaneBusy | None:
         if node.status is RunStatus.WAITING and node.id != wake_run_id:
-            return LaneBusy(node.id, node.status, None, "a person who was asked")
+            return LaneBusy(node.id, node.status, None, "a pending approval")
         if node.owner is not None and self._is_claimed(tx, node):
             return LaneBusy(node.id, node.status, node.owner, describe_owner(node.owner))
         return None
@@ -264,61 +264,61 @@ class Runs:
     def _claim(
         self, tx: Transaction, node: RunNode, parent_id: int | None, extent: WindowExtent | None
     ) -> Claim:
-        me = self._database.owners.current
-        oldest, seen, seen_tokens = extent or (None, None, None)
+        owner = self._database.owners.current
+        oldest, run_count, token_count = extent or (None, None, None)
         now = time()
-        taken = tx.fetch_one(
+        row = tx.fetch_one(
             _CLAIM,
             run_id=node.id,
-            new_owner=me,
+            new_owner=owner,
             new_parent=parent_id,
             oldest=oldest,
-            seen=seen,
-            seen_tokens=seen_tokens,
+            seen=run_count,
+            seen_tokens=token_count,
             now=now,
         )
-        assert taken is not None
+        assert row is not None
         return Claim(
             run_id=node.id,
             conversation_id=node.conversation_id,
-            attempt=taken[0],
-            owner=me,
+            attempt=row[0],
+            owner=owner,
             parent_id=parent_id,
             cancel_requested=node.cancel_requested_at is not None,
             started_at=now if node.started_at is None else node.started_at,
         )
 
     def release(self, claim: Claim) -> None:
-        """This process drives the run no longer, though it has not ended: it may be claimed."""
+        """Give up a run that has not ended: it may be claimed again."""
         self._claimed.discard(claim.run_id)
 
     async def claimable_lanes(self) -> list[int]:
-        """The conversations in which a run could be claimed: what to look at after a start."""
+        """Return the conversations in which a run can be claimed, to check after a start."""
 
         def lanes(tx: Transaction) -> list[int]:
             nodes = [node_from_row(row) for row in tx.fetch_all(_SELECT_OPEN)]
             blocked = {n.conversation_id for n in nodes if self._busy_lane(tx, n, None) is not None}
             return sorted({node.conversation_id for node in nodes} - blocked)
 
-        # On PostgreSQL a look at an owner takes a lock for a moment, which a reader may not.
+        # On PostgreSQL, checking an owner takes a lock briefly, which readers may not do.
         return await self._database.write(lanes)
 
     async def mark_waiting(self, claim: Claim) -> None:
-        """Give the run back while a person is asked; it keeps its lane."""
+        """Release the run while a person decides on an approval; it keeps its lane."""
         await self._database.write(
             lambda tx: raise_if_fenced(claim, tx.execute(_UPDATE_WAITING, **claim_values(claim)))
         )
         self._claimed.discard(claim.run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
-        """Ask for the end of a run, durably. A queued one has ended when this returns."""
+        """Request the cancellation of a run, durably. A queued run has ended when this returns."""
 
         def cancel(tx: Transaction) -> RunStatus:
             node = find_node(tx, user_id, run_id)
             lane = tx.fetch_one(_LOCK_LANE, conversation_id=node.conversation_id)
             now = time()
             tx.execute(_REQUEST_CANCEL, run_id=run_id, now=now)
-            # It was said after what is the head now, and was not answered.
+            # It came after the current head, and was not answered.
             head = None if lane is None else Conversation(*lane).head_id
             tx.execute(_CANCEL_QUEUED, run_id=run_id, now=now, head=head)
             return find_node(tx, user_id, run_id).status
@@ -326,12 +326,12 @@ class Runs:
         return await self._database.write(cancel)
 
     async def filter_cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
-        """Those of these runs that go on though somebody has asked for their end."""
-        wanted = {
+        """Return those of the given runs whose cancellation is requested but which still run."""
+        requested = {
             row[0]
             for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_CANCEL_REQUESTED))
         }
-        return [run_id for run_id in run_ids if run_id in wanted]
+        return [run_id for run_id in run_ids if run_id in requested]
 
     async def get(self, user_id: str, run_id: int) -> RunNode:
         return await self._database.read(lambda tx: find_node(tx, user_id, run_id))
@@ -339,17 +339,17 @@ class Runs:
     async def list(
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
     ) -> list[RunOverview]:
-        """The user's runs, the newest first; `before` is the last id of the page before."""
+        """List the runs of a user, newest first; `before` is the last id of the previous page."""
         return await self._database.read(
             lambda tx: list_runs(tx, user_id, project_id=project_id, before=before, limit=limit)
         )
 
     async def list_unfinished(self, user_id: str, project_id: str) -> list[int]:
-        """The runs of a context that have not ended: the one that runs, then those that wait."""
+        """List the unfinished runs of a context: the running one, then the queued ones."""
         return await self._database.read(lambda tx: list_open_runs(tx, user_id, project_id))
 
     async def count_unfinished(self, user_id: str) -> int:
-        """How many runs of a user wait or go on."""
+        """Count the unfinished runs of a user."""
         row = await self._database.read(lambda tx: tx.fetch_one(_COUNT_OPEN, its_user=user_id))
         return 0 if row is None else row[0]
 
@@ -362,18 +362,19 @@ class Runs:
 
 
 def check_claim(tx: Transaction, claim: Claim) -> None:
-    """Raise unless the claim still holds; it then holds until the transaction has ended."""
+    """Raise RunFenced unless the claim is valid; it stays valid until the transaction ends."""
     raise_if_fenced(claim, tx.fetch_one(_LOCK_CLAIMED, **claim_values(claim)))
 
 
 def raise_if_fenced(claim: Claim, affected: Any) -> None:
+    """Raise RunFenced if a statement for the claimed run affected no row."""
     if not affected:
         raise RunFenced(
-            f"run {claim.run_id} is no longer ours: attempt {claim.attempt} of it has ended or "
+            f"this process no longer owns run {claim.run_id}: attempt {claim.attempt} has ended or "
             "was taken over."
         )
 
 
 def claim_values(claim: Claim) -> dict[str, int]:
-    """The values of HELD."""
+    """Return the values of IS_CLAIMED."""
     return {"run_id": claim.run_id, "held": claim.attempt}

@@ -1,4 +1,4 @@
-"""The steps of runs as they are kept: encoded, read, judged when they come again, expired."""
+"""Storage of a run's steps: encoding, loading, replay after a resume, expiry."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ _DELETE_UNUSED_PINS = statement(
 
 _OUTCOME_UNKNOWN: Final = {
     "code": "outcome_unknown",
-    "message": "the process stopped while this was being done: its outcome is unknown.",
+    "message": "the process stopped during this step: its outcome is unknown.",
     "hint": "Verify before repeating it.",
 }
 
 
 class _Payload(msgspec.Struct, omit_defaults=True):
-    """What a finished step left, as it is kept."""
+    """The stored result of a finished step."""
 
     writes: dict[str, Any] = {}
     chunks: list[Any] = []
@@ -67,66 +67,68 @@ _payload_decoder = msgspec.json.Decoder(_Payload)
 
 
 def save_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    """Insert or replace rows of steps."""
     tx.execute_many(_UPSERT_STEP, rows)
 
 
 def encode_record(key: str, record: StepRecord, redact: Redact) -> str:
-    """What a step left, as JSON without secrets."""
-    left: dict[str, Any] = {}
+    """Encode the result of a step as JSON without secrets."""
+    payload: dict[str, Any] = {}
     if record.writes:
-        left["writes"] = dict(record.writes)
+        payload["writes"] = dict(record.writes)
     if record.chunks:
-        left["chunks"] = list(record.chunks)
+        payload["chunks"] = list(record.chunks)
     if record.error is not None:
-        left["error"] = dict(record.error)
+        payload["error"] = dict(record.error)
     try:
-        return to_redacted_json(left, redact)
-    except (TypeError, ValueError, RecursionError) as wrong:
+        return to_redacted_json(payload, redact)
+    except (TypeError, ValueError, RecursionError) as error:
         raise TreeError(
-            f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
-            hint="Steps write texts, numbers, lists and maps.",
-        ) from wrong
+            f"the output of leaf '{record.leaf}' at {key} cannot be stored: {error}.",
+            hint="Steps may write texts, numbers, lists and maps.",
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class PastAttempts:
-    """What earlier attempts of a run left, by the keys of their steps."""
+    """The steps of earlier attempts of a run, by key."""
 
     steps: Mapping[str, Mapping[str, Any]]
     downtime: float
 
     def resolve_step(self, row: Mapping[str, Any]) -> StepRecord | None:
-        """What is known of a step that begins; None when it runs (again)."""
+        """Return the recorded result of a step that starts; None if the step must run."""
         past = self.steps.get(row["key"])
         return None if past is None else _resolve_step(row, past)
 
     def chunks(self) -> list[Any]:
-        """What finished steps sent out, each a list that begins with its `seq`."""
-        kept = [past["payload"] for past in self.steps.values() if past["payload"] is not None]
-        found = [chunk for payload in kept for chunk in _payload_decoder.decode(payload).chunks]
-        return sorted(found, key=itemgetter(0))
+        """Return the chunks of finished steps, each a list that starts with its `seq`."""
+        payloads = [past["payload"] for past in self.steps.values() if past["payload"] is not None]
+        chunks = [c for payload in payloads for c in _payload_decoder.decode(payload).chunks]
+        return sorted(chunks, key=itemgetter(0))
 
 
 NO_PAST_ATTEMPTS: Final = PastAttempts({}, 0.0)
 
 
 def read_past_attempts(tx: Transaction, claim: Claim) -> PastAttempts:
+    """Load the steps of earlier attempts, and the time between attempts."""
     rows = tx.fetch_all(_SELECT_STEPS, run_id=claim.run_id)
-    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    past_steps = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
     started = tx.fetch_one(_SELECT_STARTED_AT, run_id=claim.run_id)
     first = time() if started is None or started[0] is None else started[0]
     return PastAttempts(
-        {step["key"]: step for step in found}, _downtime(found, first=first, now=time())
+        {step["key"]: step for step in past_steps}, _downtime(past_steps, first=first, now=time())
     )
 
 
 def _downtime(step_rows: Iterable[Mapping[str, Any]], *, first: float, now: float) -> float:
-    """From the last that is known of each attempt to the first that is known of the next."""
+    """Sum the gaps between the last known time of each attempt and the first of the next."""
     spans: dict[int, tuple[float, float]] = {}
     for step in step_rows:
-        began, ended = step["started_at"], step["ended_at"] or step["started_at"]
-        start, end = spans.get(step["attempt"], (began, ended))
-        spans[step["attempt"]] = (min(start, began), max(end, ended))
+        started, ended = step["started_at"], step["ended_at"] or step["started_at"]
+        start, end = spans.get(step["attempt"], (started, ended))
+        spans[step["attempt"]] = (min(start, started), max(end, ended))
     down, last = 0.0, first
     for attempt in sorted(spans):
         start, end = spans[attempt]
@@ -141,8 +143,8 @@ def _resolve_step(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord
     if any(past[name] != row[name] for name in ("leaf", "request_hash")):
         if once in (past["effect"], row["effect"]):
             raise RunDiverged(
-                f"step {key} was begun with another request, and must not be done twice.",
-                hint="Did the tree or its inputs change under the run? It cannot be resumed.",
+                f"step {key} started with a different request before, and must not run twice.",
+                hint="The tree or its inputs have changed: this run cannot be resumed.",
             )
         return None
     if past["status"] == "started":
@@ -151,20 +153,21 @@ def _resolve_step(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord
         return StepRecord(leaf, False, error=_OUTCOME_UNKNOWN, outcome_unknown=True)
     if past["payload"] is None:
         raise StoreError(
-            f"what step {key} left has expired.",
+            f"the result of step {key} has expired.",
             hint="Runs that ended so long ago cannot be replayed.",
         )
-    kept = _payload_decoder.decode(past["payload"])
+    payload = _payload_decoder.decode(past["payload"])
     return StepRecord(
         leaf=past["leaf"],
         succeeded=past["status"] == "succeeded",
-        writes=kept.writes,
-        chunks=tuple(kept.chunks),
-        error=kept.error,
+        writes=payload.writes,
+        chunks=tuple(payload.chunks),
+        error=payload.error,
     )
 
 
 def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
+    """Load the steps of a run, in the order in which they started."""
     rows = tx.fetch_all(_SELECT_STEPS, run_id=run_id)
     return sorted(
         map(_step_from_row, rows), key=lambda step: (step.started_at, step.ended_at or 0.0)
@@ -173,12 +176,12 @@ def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
 
 def _step_from_row(row: Row) -> StepRow:
     _, key, leaf, effect, attempt, request_hash, status, payload, started_at, ended_at = row
-    left = from_json(payload)
-    return StepRow(key, leaf, effect, attempt, request_hash, status, started_at, ended_at, left)
+    output = from_json(payload)
+    return StepRow(key, leaf, effect, attempt, request_hash, status, started_at, ended_at, output)
 
 
 def expire_payloads(tx: Transaction, before: float) -> int:
-    """Forget payloads, and what no run begins with any more; how many steps were emptied."""
+    """Delete step results and unused pins; return the number of affected steps."""
     count = tx.execute(_CLEAR_PAYLOADS, before=before)
     tx.execute(_DELETE_UNUSED_PINS, before=before)
     return count

@@ -1,4 +1,4 @@
-"""Questions taken in: each becomes a run of the conversation of its context, or its session."""
+"""Submitting questions: each becomes a run in the conversation of its context or session."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == b
 
 
 def submit_run(tx: Transaction, request: RunRequest, *, owner: str) -> SubmitReceipt:
-    """Make a run of a question; the owner drives it at once if nobody is before it."""
-    place = _session_target(tx, request) if request.session_key else _open_target(tx, request)
-    context, lane = place.context, place.lane
+    """Create a run for a question; the owner claims it immediately if the lane is free."""
+    target = _session_target(tx, request) if request.session_key else _open_target(tx, request)
+    context, lane = target.context, target.lane
     assert context is not None
     assert lane is not None
     if context.status is ContextStatus.SUSPENDED:
@@ -70,42 +70,42 @@ def submit_run(tx: Transaction, request: RunRequest, *, owner: str) -> SubmitRec
         find_parent(tx, find_conversation(tx, request.user_id, lane.id), request.parent_id)
     if lane.is_busy:
         return enqueue(tx, request, lane, lambda: _insert_queued(tx, request, lane))
-    driven = _insert_claimed(tx, request, place, lane, context, owner=owner)
-    return SubmitReceipt(driven.claim.run_id, lane.id, driven)
+    claimed = _insert_claimed(tx, request, target, lane, context, owner=owner)
+    return SubmitReceipt(claimed.claim.run_id, lane.id, claimed)
 
 
 def _session_target(tx: Transaction, request: RunRequest) -> AskTarget:
-    """Where a message of a session belongs: its conversation, in its user's project."""
+    """Return the target of a session's message: its conversation, in its user's project."""
     user_id, project_id, key = request.user_id, request.project_id, request.session_key
     assert key is not None
     session = open_session(tx, user_id, key, agent_id=request.agent_id, project_id=project_id)
     assert session.conversation_id is not None
     lane = lock_lane(tx, session.conversation_id)
-    found = find_target(tx, user_id, project_id)
-    if found is None:
+    target = find_target(tx, user_id, project_id)
+    if target is None:
         raise NotFound(f"there is no project {project_id!r:.80}.")
     context = session_context(user_id, project_id, token_budget=request.token_budget)
-    return found._replace(context=replace(context, conversation_id=lane.id), lane=lane)
+    return target._replace(context=replace(context, conversation_id=lane.id), lane=lane)
 
 
 def _open_target(tx: Transaction, request: RunRequest) -> AskTarget:
-    """Where the question belongs, with an open context, made or begun anew if need be."""
+    """Return the target of a question with an open context, which is created if needed."""
     user_id, project_id = request.user_id, request.project_id
     budget, agent_id = request.token_budget, request.agent_id
     lock_target(tx, user_id, project_id)
-    place = find_target(tx, user_id, project_id)
-    if place is None and project_id != DEFAULT_PROJECT:
+    target = find_target(tx, user_id, project_id)
+    if target is None and project_id != DEFAULT_PROJECT:
         raise NotFound(f"there is no project {project_id!r:.80}.")
-    if place is not None and place.is_open and not request.new_conversation:
-        return place
-    if place is not None and place.context is not None:
-        reset_context(tx, place.context, token_budget=budget, agent_id=agent_id)
+    if target is not None and target.is_open and not request.new_conversation:
+        return target
+    if target is not None and target.context is not None:
+        reset_context(tx, target.context, token_budget=budget, agent_id=agent_id)
     else:
         find_project(tx, user_id, project_id)
         open_context(tx, user_id, project_id, token_budget=budget, agent_id=agent_id)
-    place = find_target(tx, user_id, project_id)
-    assert place is not None
-    return place
+    target = find_target(tx, user_id, project_id)
+    assert target is not None
+    return target
 
 
 def _insert_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int:
@@ -113,8 +113,8 @@ def _insert_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int:
     run_id = tx.insert(
         _INSERT_QUEUED, **_row_values(request, lane, now), parent_id=request.parent_id
     )
-    where = {"conversation_id": lane.id, "run_id": run_id}
-    add_messages(tx, [request.message], **where, first=0, now=now)
+    keys = {"conversation_id": lane.id, "run_id": run_id}
+    add_messages(tx, [request.message], **keys, first=0, now=now)
     return run_id
 
 
@@ -129,7 +129,7 @@ def _insert_claimed(
 ) -> ClaimedRun:
     now = time()
     parent_id = lane.head_id if request.parent_id is None else request.parent_id
-    window, reach = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
+    window, extent = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
     run_id = tx.insert(
         _INSERT_RUNNING,
         **_row_values(request, lane, now),
@@ -138,22 +138,23 @@ def _insert_claimed(
         attempt=1,
         owner=owner,
         started_at=now,
-        window_from=reach.oldest,
-        window_runs=reach.runs,
-        window_tokens=reach.tokens,
+        window_from=extent.oldest,
+        window_runs=extent.runs,
+        window_tokens=extent.tokens,
     )
     question = add_question(tx, request.message, conversation_id=lane.id, run_id=run_id, now=now)
-    known = request.cached_window if window is None else None
-    told = load_run_notices(tx, request.user_id, request.project_id) if target.has_notices else ()
-    brief = RunInputs(
+    cached = request.cached_window if window is None else None
+    user_id, project_id = request.user_id, request.project_id
+    notices = load_run_notices(tx, user_id, project_id) if target.has_notices else ()
+    inputs = RunInputs(
         *(question, context, target.project, target.settings, window, lane.updated_at),
-        cached_window=known,
-        notices=told,
+        cached_window=cached,
+        notices=notices,
         session_key=request.session_key,
         origin=request.origin,
     )
     claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
-    return ClaimedRun(claim, brief)
+    return ClaimedRun(claim, inputs)
 
 
 def _row_values(request: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
@@ -177,19 +178,19 @@ def _load_window(
     *,
     budget: int,
 ) -> tuple[Window | None, WindowExtent]:
-    """What came before the question, unless the asker knows that, and how far it reaches."""
+    """Load the history before the question, unless the caller has it cached, and its extent."""
     if parent_id is None:
         return Window(None, ()), EMPTY_EXTENT
     if parent_id != lane.head_id:
         row = tx.fetch_one(_SELECT_WINDOW_START, run_id=parent_id)
         oldest = None if row is None else row[0]
-    elif (reach := lane.next_extent) is None:
+    elif (extent := lane.next_extent) is None:
         oldest = None
     else:
-        fits = reach.tokens <= budget and reach.runs <= target.max_runs
+        fits = extent.tokens <= budget and extent.runs <= target.max_runs
         if fits and _is_cached(request, lane):
-            return None, reach
-        oldest = reach.oldest
+            return None, extent
+        oldest = extent.oldest
     return next_window(
         tx,
         conversation_id=lane.id,
@@ -201,7 +202,6 @@ def _load_window(
 
 
 def _is_cached(request: RunRequest, lane: Lane) -> bool:
-    known = request.cached_window
-    return (
-        known is not None and known.head_id == lane.head_id and known.updated_at == lane.updated_at
-    )
+    cached = request.cached_window
+    current = (lane.head_id, lane.updated_at)
+    return cached is not None and (cached.head_id, cached.updated_at) == current

@@ -1,4 +1,4 @@
-"""A project's code and its tools, one file each."""
+"""The code of a project and its tools, one module each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A project's code: some folders with one index, which an agent may search and read.
+"""The code of a project: folders with one index, which an agent can search and read.
 
-Before it is used the index is brought up to date, unless it follows its folders. When that takes
-long, as the first time, it goes on meanwhile and the answers come from what is there.
+Before a query, the index is refreshed unless its folders are watched. If a refresh takes long, such
+as the first one, it continues in the background and queries use the index as it is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from dodona.tools.code.files.folders import CodeFolders
 from dodona.tools.code.files.ignore_rules import IGNORE_FILES
 from dodona.tools.code.index.index import CodeIndex
 from dodona.tools.code.semantic.search import SemanticScorer
-from dodona.tools.following import FolderWatcher
+from dodona.tools.folder_watcher import FolderWatcher
 
-REFRESH_INTERVAL_SECONDS: Final = 3.0  # for which the folders are not looked at again
-REFRESH_TIMEOUT_SECONDS: Final = 3.0  # seconds that a question waits for the index
+REFRESH_INTERVAL_SECONDS: Final = 3.0  # how long a refreshed index counts as fresh
+REFRESH_TIMEOUT_SECONDS: Final = 3.0  # how long a query waits for a refresh
 
-# Whatever is built changes all the time, and is mostly ignored.
+# Build output changes all the time and is mostly ignored.
 _UNWATCHED_FOLDERS: Final = frozenset({"node_modules", "__pycache__", "target", "dist", "build"})
 
 _log = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ T = TypeVar("T")
 
 
 class IndexedCode:
-    """The code in `roots`; their index is at `path`, which must be in none of them.
+    """The code in the folders `roots`; the index file `path` must be outside of them.
 
-    With `meaning`, which stays its owner's, a search ranks by that too.
+    With a `scorer`, searches are also ranked by meaning. The caller owns the scorer.
     """
 
     def __init__(
@@ -65,35 +65,41 @@ class IndexedCode:
         self._stop = Event()
 
     async def search(self, query: str, limit: int) -> list[CodeHit]:
+        """Return the best chunks for a query."""
         await self._wait_until_fresh()
         return await _run_in_thread(lambda: self._index.search(query, limit))
 
     async def definitions(self, name: str, limit: int) -> list[Definition]:
-        """Those of the name; else of one in another case; else of the nearest names there are."""
+        """Return exact matches, else matches in other case, else the nearest names."""
         await self._wait_until_fresh()
         return await _run_in_thread(lambda: self._index.definitions(name, limit))
 
     async def references(self, name: str, limit: int) -> list[Reference]:
+        """Return the uses of a name."""
         await self._wait_until_fresh()
         return await _run_in_thread(lambda: self._index.references(name, limit))
 
     async def repo_map(self, tokens: int, focus: str = "") -> str:
+        """Return an overview of the code within a token budget."""
         await self._wait_until_fresh()
         return await _run_in_thread(lambda: self._index.repo_map(tokens, focus))
 
     async def read(self, path: str, first: int = 1, last: int | None = None) -> CodeText:
+        """Return lines of a file as it is now."""
         return await _run_in_thread(lambda: self._index.read(path, first, last))
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
+        """Return the current version of each path that exists."""
         return await _run_in_thread(lambda: self._index.versions(paths))
 
     async def state(self) -> IndexState:
+        """Return the state of the index."""
         return await _run_in_thread(self._index.state)
 
     async def refresh(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
-        """Take in all that has changed. `progress` is called in a thread.
+        """Index all changes. `progress` is called in a worker thread.
 
-        Whoever cancels it waits until the file in hand is done; what was taken in stays.
+        Cancelling waits until the current file is done and keeps the work done so far.
         """
         stop = Event()
         work = _indexing_workers().submit(lambda: self._index.refresh(progress, stop=stop))
@@ -109,12 +115,12 @@ class IndexedCode:
         return state
 
     async def rebuild(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
-        """Make the index from nothing."""
+        """Rebuild the index from scratch."""
         await _run_in_thread(self._index.discard)
         return await self.refresh(progress)
 
     async def watch(self) -> None:
-        """Follow the folders until it is closed."""
+        """Watch the folders until `close`."""
         if self._watcher is None:
             roots = [folder.root for folder in self._index.folders.all]
             self._watcher = FolderWatcher(
@@ -126,10 +132,11 @@ class IndexedCode:
 
     @property
     def is_watched(self) -> bool:
+        """Whether the watcher runs and has processed all changes."""
         return self._watcher is not None and self._watcher.is_up_to_date
 
     async def close(self) -> None:
-        """Stop what goes on, and keep what it has done."""
+        """Stop background work; the work done so far is kept."""
         self._stop.set()
         if self._watcher is not None:
             await _run_in_thread(self._watcher.close)
@@ -141,7 +148,7 @@ class IndexedCode:
         self._index.refresh(stop=stop)
 
     async def _wait_until_fresh(self) -> None:
-        """Wait for an index that knows the files as they are, but not for long."""
+        """Wait for a refresh of the index, but only for a short time."""
         now = monotonic()
         if self._pending_refresh is None and now > self._fresh_until and not self.is_watched:
             work = _indexing_workers().submit(
@@ -157,11 +164,11 @@ class IndexedCode:
         self._pending_refresh = None
         self._fresh_until = monotonic() + REFRESH_INTERVAL_SECONDS
         if not done.cancelled() and (error := done.exception()) is not None:
-            _log.warning("the index of the code is not up to date: %s", error)
+            _log.warning("the code index is not up to date: %s", error)
 
 
 class NoCode:
-    """The code of a project that has none."""
+    """The code of a project without code folders."""
 
     async def search(self, query: str, limit: int) -> list[CodeHit]:
         return []
@@ -176,7 +183,7 @@ class NoCode:
         return ""
 
     async def read(self, path: str, first: int = 1, last: int | None = None) -> CodeText:
-        raise ToolRetry("this project has no code.", hint="Add some with: dodona index PATH")
+        raise ToolRetry("this project has no code folders.", hint="Add one with: dodona index PATH")
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
         return {}
@@ -200,18 +207,18 @@ def _is_watched_path(path: PurePath) -> bool:
 
 @cache
 def _query_workers() -> WorkerThreads:
-    """For all questions about code; a disk that hangs blocks none but these."""
+    """Threads for all code queries, so that a hanging disk blocks nothing else."""
     return WorkerThreads(8, "dodona-code", owner="the code")
 
 
 @cache
 def _indexing_workers() -> WorkerThreads:
-    """For what takes long, so that questions never wait for it."""
+    """Threads for indexing, so that queries do not wait for it."""
     return WorkerThreads(4, "dodona-indexing", owner="the code")
 
 
 async def _run_in_thread(work: Callable[[], T]) -> T:
-    """What the work returns; an error of the disk is told without the paths of this machine."""
+    """Run `work` in a thread. Disk errors are reported without local paths."""
     try:
         return await _query_workers().submit(work)
     except OSError as error:
@@ -219,4 +226,4 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
 
 
 def _disk_error(error: OSError) -> ToolFailed:
-    return ToolFailed(f"the code cannot be used: {error.strerror or 'disk error'}.")
+    return ToolFailed(f"the code is unavailable: {error.strerror or 'disk error'}.")

@@ -1,16 +1,15 @@
-"""The tools of threads, one file each."""
+"""The thread tools, one module each."""
 
 from __future__ import annotations
 
 from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import list as list_tool
-from dodona.tools.threads import push, read
-from dodona.tools.threads import search as seek
+from dodona.tools.threads import push, read, search
 
 __all__ = ["TOOLS", "add_thread_tools"]
 
-TOOLS = (list_tool, push, read, seek)
+TOOLS = (list_tool, push, read, search)
 
 
 def add_thread_tools(registry: ToolRegistry, logs: ThreadLogs) -> None:

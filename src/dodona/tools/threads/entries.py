@@ -1,6 +1,6 @@
-"""Entries of threads as a model reads them: a head with the place to cite, the text indented.
+"""Formats thread entries for the model: a head with the citation, then the text, indented.
 
-So no line of an entry can pass for the head of another.
+The indentation keeps a line of an entry from imitating the head of another.
 """
 
 from __future__ import annotations
@@ -11,30 +11,35 @@ from typing import Final
 from dodona.core.domain.knowledge.threads import ThreadEntry
 from dodona.core.ports.tools import SourceKind, SourceReference
 
-MAX_ID: Final = 10**18 - 1  # larger numbers fit no database
+MAX_ID: Final = 10**18 - 1  # the databases do not accept larger numbers
 MAX_SOURCE_EXCERPT_CHARS: Final = 300
 INDENT: Final = "    "
 
 
 def citation_of(entry: ThreadEntry) -> str:
-    """What an answer cites."""
+    """Return the citation of an entry, such as `thread:12#34`."""
     return f"thread:{entry.thread_id}#{entry.id}"
 
 
 def format_date(timestamp: float) -> str:
+    """Format a Unix timestamp as a UTC date."""
     return datetime.fromtimestamp(timestamp, UTC).date().isoformat()
 
 
 def format_entry(entry: ThreadEntry, title: str, text: str) -> str:
-    """The head `thread:12#34  decision by oracle, 2026-11-16  title`, then text of the entry."""
-    said = f"{entry.entry_type} by {entry.author}, {format_date(entry.created_at)}"
+    """Format the head `thread:12#34  decision by oracle, 2026-11-16  title`, then the text."""
+    description = f"{entry.entry_type} by {entry.author}, {format_date(entry.created_at)}"
     lines = [" ".join(line.splitlines()) for line in text.split("\n")]
     return "\n".join(
-        [f"{citation_of(entry)}  {said}  {title}", *((INDENT + line).rstrip() for line in lines)]
+        [
+            f"{citation_of(entry)}  {description}  {title}",
+            *((INDENT + line).rstrip() for line in lines),
+        ]
     )
 
 
 def build_source(entry: ThreadEntry, title: str, text: str) -> SourceReference:
+    """Return the source reference of an entry."""
     return SourceReference(
         citation_of(entry),
         title,

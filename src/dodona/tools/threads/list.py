@@ -1,4 +1,4 @@
-"""thread_list: the threads of a project, a line each, the latest first."""
+"""thread_list: the threads of a project, one line each, latest first."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dodona.tools.threads.entries import format_date
 
 SPEC: Final = ToolSpec(
     "thread_list",
-    "List the threads of the project, the logs of its thoughts and decisions, the latest first: "
-    "'thread:12  title  (5 entries, last on 2026-11-16)', a line each.",
+    "List the project's threads, its logs of thoughts and decisions, latest first. One line each: "
+    "'thread:12  title  (5 entries, last on 2026-11-16)'.",
     {
         "type": "object",
         "properties": {
             "limit": {
                 "type": "integer",
-                "description": "The most threads to return.",
+                "description": "The maximum number of threads to return.",
                 "minimum": 1,
                 "maximum": 200,
                 "default": 50,
@@ -39,17 +39,19 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    """Register thread_list."""
+
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)
     async def thread_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         limit = arguments["limit"]
-        found = await logs.list(context.user_id, context.project_id, limit=limit)
+        summaries = await logs.list(context.user_id, context.project_id, limit=limit)
         return ToolOutput(
-            "\n".join(map(_format_thread, found)) or "There are no threads yet.",
+            "\n".join(map(_format_thread, summaries)) or "There are no threads yet.",
             tuple(
                 SourceReference(f"thread:{thread.id}", thread.title, kind=SourceKind.THREAD)
-                for thread in found
+                for thread in summaries
             ),
-            entry_count=len(found),
+            entry_count=len(summaries),
         )
 
 

@@ -1,7 +1,7 @@
-"""thread_push: an entry added to a thread, which is begun if there is none of the title.
+"""thread_push: adds an entry to a thread; a new title starts a new thread.
 
-Its effect is keyed: a call that a crash cut is made again, and the entry is there once. Who writes
-is the agent that calls; a model does not choose its name.
+The effect is keyed: a call repeated after a crash adds the entry only once. The author is the
+calling agent; a model cannot choose it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dodona.tools.threads.entries import MAX_ID, build_source, citation_of
 SPEC: Final = ToolSpec(
     "thread_push",
     "Add an entry to a thread, the project's log of thoughts and decisions. Entries are never "
-    "changed or removed. Give 'thread_id', or the 'title' of a thread: one that there is not yet "
-    "is begun.",
+    "changed or removed. Give 'thread_id', or the 'title' of a thread; a new title starts a new "
+    "thread.",
     {
         "type": "object",
         "properties": {
@@ -38,18 +38,18 @@ SPEC: Final = ToolSpec(
             },
             "title": {
                 "type": "string",
-                "description": "Instead of the id: what the thread is called, or is to be called.",
+                "description": "The title of a new or existing thread, instead of its id.",
                 "maxLength": MAX_TITLE_CHARS,
             },
             "entry_type": {
                 "type": "string",
-                "description": "What the entry is.",
+                "description": "The kind of entry.",
                 "enum": list(ENTRY_TYPES),
                 "default": ENTRY_TYPES[0],
             },
             "content": {
                 "type": "string",
-                "description": "The entry, such as what was decided and why.",
+                "description": "The text of the entry, such as a decision and its reason.",
                 "minLength": 1,
                 "maxLength": MAX_ENTRY_CHARS,
             },
@@ -61,6 +61,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    """Register thread_push."""
+
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.KEYED, timeout_seconds=15)
     async def thread_push(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         title = arguments.get("title", "")

@@ -1,4 +1,4 @@
-"""thread_read: the entries of a thread in their order, as many as fit."""
+"""thread_read: the entries of a thread in order, as many as fit."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import MAX_ID, build_source, format_entry
 
-MAX_TOTAL_CHARS: Final = 60_000  # of all entries together; one is shown however long it is
+MAX_TOTAL_CHARS: Final = 60_000  # all entries together; the first one is shown whatever its length
 
 SPEC: Final = ToolSpec(
     "thread_read",
-    "Read the entries of a thread, the oldest first. Each is a block: a line 'thread:12#34  "
-    "decision by oracle, 2026-11-16  title', then its text, indented. Cite an entry by its "
+    "Read the entries of a thread, oldest first. Each entry is a block: a line 'thread:12#34  "
+    "decision by oracle, 2026-11-16  title', then its text, indented. Cite an entry as "
     "'thread:12#34'.",
     {
         "type": "object",
         "properties": {
             "thread_id": {
                 "type": "integer",
-                "description": "Which thread; thread_list and thread_seek name them.",
+                "description": "The thread's number, as thread_list and thread_seek return it.",
                 "minimum": 1,
                 "maximum": MAX_ID,
             },
             "after": {
                 "type": "integer",
-                "description": "Read on after this entry, 34 in 'thread:12#34'; 0 begins with the "
-                "oldest, -1 reads the newest ones.",
+                "description": "Continue after this entry, 34 in 'thread:12#34'. 0 starts with the "
+                "oldest entry; -1 reads the newest entries.",
                 "minimum": -1,
                 "maximum": MAX_ID,
                 "default": 0,
             },
             "limit": {
                 "type": "integer",
-                "description": "The most entries to return.",
+                "description": "The maximum number of entries to return.",
                 "minimum": 1,
                 "maximum": 50,
                 "default": 50,
@@ -51,6 +51,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    """Register thread_read."""
+
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE, timeout_seconds=10)
     async def thread_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         after, limit = arguments["after"], arguments["limit"]
@@ -71,7 +73,7 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
 
 
 def _select_entries(page: ThreadPage, *, newest: bool) -> list[ThreadEntry]:
-    """As many entries as a model can read at once, from the end that was asked for."""
+    """Return as many entries as fit, from the requested end."""
     shown: list[ThreadEntry] = []
     size = 0
     for entry in reversed(page.entries) if newest else page.entries:
@@ -83,12 +85,15 @@ def _select_entries(page: ThreadPage, *, newest: bool) -> list[ThreadEntry]:
 
 
 def _format_extent(page: ThreadPage, shown: list[ThreadEntry], *, after: int, limit: int) -> str:
-    """Which part this is; empty for the whole. A line of its own: no entry begins a line so."""
+    """State which part of the thread this is; empty for the whole thread.
+
+    It is one line in brackets, which no entry can imitate because entries are indented.
+    """
     if len(shown) == page.total:
         return ""
     part = f"{len(shown)} of {page.total} entries"
     if after < 0:
         return f"[The newest {part}.]"
     is_end = len(shown) == len(page.entries) < limit
-    rest = "There are no later ones" if is_end else f"Read on with after={shown[-1].id}"
+    rest = "There are no later entries" if is_end else f"Continue with after={shown[-1].id}"
     return f"[{part}. {rest}.]"

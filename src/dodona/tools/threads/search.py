@@ -1,4 +1,4 @@
-"""thread_seek: entries of all threads by their words, the best first."""
+"""thread_seek: full-text search in the entries of all threads, best first."""
 
 from __future__ import annotations
 
@@ -15,28 +15,26 @@ from dodona.tools.threads.entries import build_source, format_entry
 
 MAX_QUERY_CHARS: Final = 1_000
 MAX_EXCERPT_CHARS: Final = 2_000
-LEADING_CONTEXT_CHARS: Final = (
-    300  # characters of a long entry that are shown before what was sought
-)
+LEADING_CONTEXT_CHARS: Final = 300  # shown before the first match in a long entry
 MIN_WORD_LENGTH: Final = 3
 
 SPEC: Final = ToolSpec(
     "thread_seek",
-    "Search the entries of the project's threads by words. Returns the best as blocks: a line "
+    "Search the entries of the project's threads. Returns the best matches as blocks: a line "
     "'thread:12#34  decision by oracle, 2026-11-16  title', then the text, indented. Cite an entry "
-    "by its 'thread:12#34'; read on in its thread with thread_read.",
+    "as 'thread:12#34'; read the rest of its thread with thread_read.",
     {
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "The words to look for, the more telling the better.",
+                "description": "The search terms; rare words work best.",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
-                "description": "The most entries to return.",
+                "description": "The maximum number of entries to return.",
                 "minimum": 1,
                 "maximum": 30,
                 "default": 10,
@@ -49,6 +47,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    """Register thread_seek."""
+
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)
     async def thread_seek(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         query, limit = arguments["query"], arguments["limit"]
@@ -65,11 +65,11 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
 
 
 def build_excerpt(text: str, query: str) -> str:
-    """The text, or as much of it as shows where the first word of the query is."""
+    """Return the text, or the part of a long text around the first query word."""
     if len(text) <= MAX_EXCERPT_CHARS:
         return text
     words = [word for word in re.findall(r"\w+", query) if len(word) >= MIN_WORD_LENGTH]
-    found = re.search("|".join(map(re.escape, words)) or r"(?!)", text, re.IGNORECASE)
-    start = max(0, found.start() - LEADING_CONTEXT_CHARS) if found else 0
+    match = re.search("|".join(map(re.escape, words)) or r"(?!)", text, re.IGNORECASE)
+    start = max(0, match.start() - LEADING_CONTEXT_CHARS) if match else 0
     shown = text[start : start + MAX_EXCERPT_CHARS - 2]
     return f"{'…' * (start > 0)}{shown}{'…' * (start + len(shown) < len(text))}"

@@ -1,4 +1,4 @@
-"""The vault and its tools, one file each."""
+"""The vault and its tools, one module each."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ TOOLS = (backlinks, create_index, list_tool, move, read, search, tags, write)
 
 
 def add_vault_tools(registry: ToolRegistry, notes_of: NotesLoader) -> None:
-    """Register the tools for notes: to look at them, to write them, to put them in order."""
+    """Register the tools that search, read, write and organize notes."""
     for tool in TOOLS:
         tool.add(registry, notes_of)

@@ -1,4 +1,4 @@
-"""A vault: a folder of Markdown that an agent may search, read and write, and nothing around it."""
+"""A vault: a folder of Markdown notes that an agent can search, read and write."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dodona.core.domain.knowledge.notes import (
     NoteWriteResult,
 )
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
-from dodona.tools.following import FolderWatcher
+from dodona.tools.folder_watcher import FolderWatcher
 from dodona.tools.rebuildable_db import LOCK_TIMEOUT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
 from dodona.tools.vault.moves.move_log import MoveLog
-from dodona.tools.vault.moves.move_service import Mover
+from dodona.tools.vault.moves.mover import Mover
 from dodona.tools.vault.notes.files import (
     NoteContent,
     read_file,
@@ -39,18 +39,18 @@ from dodona.tools.vault.notes.links import LinkResolver
 from dodona.tools.vault.notes.notes import parse_note
 from dodona.tools.vault.notes.paths import folder_parts, note_parts
 
-MAX_SUGGESTION_CANDIDATES: Final = 2_000  # paths that a wrong one is compared with
-MAX_FOLDER_INDEX_NOTES: Final = 2_000  # notes that an index may list
+MAX_SUGGESTION_CANDIDATES: Final = 2_000  # paths considered as suggestions
+MAX_FOLDER_INDEX_NOTES: Final = 2_000  # notes per index.md
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class Vault:
-    """The `Notes` below `root`; their index is at `index_path`, which must be no note's place.
+    """The `Notes` below `root`; the index file `index_path` must not be in the vault's notes.
 
-    Everything that touches a disk happens in threads. Writers take turns, also those of other
-    processes; each of them first finishes a move that a crash has cut.
+    All disk access happens in threads. Writers take turns across processes; each one first finishes
+    a move that a crash interrupted.
     """
 
     def __init__(self, root: Path, index_path: Path) -> None:
@@ -62,82 +62,87 @@ class Vault:
         self._mover = Mover(root, self.index, self._move_log)
         self._recovery_lock = threading.Lock()
         self._recovered_stamp: tuple[int, int] | None = None
-        # Who waits for another writer waits here, and not in a thread that readers need.
+        # Writers wait here rather than in a thread that readers need.
         self._write_lock = asyncio.Lock()
 
     @property
     def is_watched(self) -> bool:
+        """Whether the watcher runs and has processed all changes."""
         return self._watcher is not None and self._watcher.is_up_to_date
 
     def watch(self) -> None:
-        """Take changes in as they are made, until it is closed."""
+        """Index changes as they happen, until `close`."""
         if self._watcher is None:
             self._watcher = FolderWatcher(
                 [self.root], self._index_changes, path_filter=_is_visible, label="vault"
             )
 
     async def close(self) -> None:
-        """Follow no more, and leave the index when nobody uses it any more."""
+        """Stop watching, and close the index when it is no longer in use."""
         if self._watcher is not None:
             await _run_in_thread(self._watcher.close)
             self._watcher = None
         await _run_in_thread(self.index.close)
 
     async def refresh_index(self, progress: Callable[[int, int], None]) -> None:
-        """Bring the index up to date; `progress` is told in a thread how many notes are done."""
+        """Refresh the index; `progress` is called in a thread with the done and total counts."""
         await self._run_read(lambda: self.index.refresh(progress))
 
     async def read(self, path: str) -> NoteText:
+        """Return a note."""
         return await self._run_read(lambda: self._read(path))
 
     async def write(
         self, path: str, content: str, *, version: str | None = None
     ) -> NoteWriteResult:
-        """Make the content the whole of a note, at once, if the note has this version.
+        """Replace a note atomically, if it has this version.
 
-        Without one there must be no note. Conflict when it is otherwise, unless the note says
-        already what it should. An editor that does not take our lock can come between our last
-        look and the write, which are microseconds apart.
+        Without a version, the note must not exist. Raises Conflict otherwise, unless the note
+        already has this content. An editor that does not use our lock can still write between our
+        last check and the write, which are microseconds apart.
         """
         return await self._run_write(lambda: self._write(path, content, version or ""))
 
     async def search(self, query: str, limit: int) -> list[NoteHit]:
+        """Return the best sections for a query."""
         return await self._run_read(lambda: self.index.search(query, limit))
 
     async def find_relevant(self, question: str, limit: int) -> list[NoteSummary]:
-        """The notes that fit a question best, then those that were changed last."""
+        """Return the notes that match a question best, then the most recently changed."""
         return await self._run_read(lambda: self.index.find_relevant(question, limit))
 
     async def list(self, folder: str = "") -> builtins.list[NoteSummary]:
-        """The notes of a folder and of those below it, in the order of paths."""
+        """Return the notes of a folder and its subfolders, sorted by path."""
         return await self._run_read(lambda: self._list(folder))
 
     async def move(self, path: str, to: str) -> NoteMove:
-        """Move a note, and change every link to it. Made again, it tells what was done."""
+        """Move a note and update every link to it. A repeated call returns the finished move."""
         return await self._run_write(lambda: self._move(path, to), is_move=True)
 
     async def moves(self, limit: int = 20) -> builtins.list[NoteMove]:
-        """The latest moves that can be undone, the newest first."""
+        """Return the latest moves that can be undone, newest first."""
         return await self._run_read(
             lambda: [move.to_note_move() for move in self._move_log.list_undoable(limit)]
         )
 
     async def undo(self, move: int | None = None) -> NoteMove:
-        """Take a move back, by default the latest that was not made by this; it is a move too."""
+        """Undo a move, by default the latest that is not an undo. The undo is a move too."""
         return await self._run_write(lambda: self._mover.undo(move).to_note_move(), is_move=True)
 
     async def create_index(self, folder: str, *, title: str = "") -> NoteWriteResult:
-        """Write `index.md` into a folder; the title is for one that is not there yet."""
+        """Write `index.md` in a folder; the title is used only for a new one."""
         return await self._run_write(lambda: self._create_index(folder, title))
 
     async def backlinks(self, path: str) -> builtins.list[Backlink]:
+        """Return the lines that link to a note."""
         return await self._run_read(lambda: self._backlinks(path))
 
     async def tags(self) -> builtins.list[tuple[str, int]]:
+        """Return every tag with its number of notes."""
         return await self._run_read(self.index.tags)
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
-        """The versions that notes have now; those that are gone are missing."""
+        """Return the current versions of notes; missing notes are left out."""
         return await self._run_read(lambda: self._versions(paths))
 
     def _index_changes(self, changed: Sequence[PurePath] | None, stop: threading.Event) -> None:
@@ -157,10 +162,10 @@ class Vault:
             raise self._not_found_error("/".join(parts)) from None
 
     def _read(self, path: str) -> NoteText:
-        found, content = self._read_content(path)
-        note = parse_note(found, content.text)
+        resolved, content = self._read_content(path)
+        note = parse_note(resolved, content.text)
         return NoteText(
-            path=found,
+            path=resolved,
             title=note.title,
             tags=note.tags,
             text=content.text,
@@ -176,8 +181,8 @@ class Vault:
         try:
             self.index.reindex([note.path])
         except (OSError, DodonaError) as error:
-            # The note is written, whether or not the index can be.
-            _log.warning("the index does not know of a note yet: %s", error)
+            # The note is written even if indexing fails.
+            _log.warning("cannot index a note yet: %s", error)
         return NoteWriteResult(
             note.path, note.title, note.lines, version_of(content.encode()), outcome
         )
@@ -185,83 +190,86 @@ class Vault:
     def _list(self, folder: str) -> builtins.list[NoteSummary]:
         parts = resolve_spelling(self.root, folder_parts(folder))
         notes = self.index.notes()
-        inside = [note for note in notes if PurePosixPath(note.path).parts[: len(parts)] == parts]
-        if parts and not inside:
-            folders = {str(above) for n in notes for above in PurePosixPath(n.path).parents}
+        matching = [note for note in notes if PurePosixPath(note.path).parts[: len(parts)] == parts]
+        if parts and not matching:
+            folders = {str(parent) for n in notes for parent in PurePosixPath(n.path).parents}
             name = "/".join(parts)
             raise NotFound(
                 f"there is no folder '{name}' with notes.",
                 hint=did_you_mean(name, sorted(folders - {"."})[:MAX_SUGGESTION_CANDIDATES]),
             )
-        return inside
+        return matching
 
     def _move(self, path: str, to: str) -> NoteMove:
-        here, there = "/".join(self._resolve_parts(path)), "/".join(self._resolve_parts(to))
-        move = self._mover.move(here, there)
+        source, target = "/".join(self._resolve_parts(path)), "/".join(self._resolve_parts(to))
+        move = self._mover.move(source, target)
         if move is None:
-            raise self._not_found_error(here)
+            raise self._not_found_error(source)
         return move.to_note_move()
 
     def _create_index(self, folder: str, title: str) -> NoteWriteResult:
         notes = [note.path for note in self._list(folder)]
         if len(notes) > MAX_FOLDER_INDEX_NOTES:
             raise ToolRetry(
-                f"there are {len(notes):,} notes, and an index lists at most {MAX_FOLDER_INDEX_NOTES:,}.",
-                hint="Name a folder in it.",
+                f"there are {len(notes):,} notes; an index can list at most "
+                f"{MAX_FOLDER_INDEX_NOTES:,}.",
+                hint="Choose a subfolder.",
             )
         parts = resolve_spelling(self.root, folder_parts(folder))
         path = "/".join([*parts, folder_index.INDEX_FILE_NAME])
         path = next((note for note in notes if note.casefold() == path.casefold()), path)
-        names = LinkResolver(note.path for note in self.index.notes())
+        resolver = LinkResolver(note.path for note in self.index.notes())
         entries = [self._build_index_entry(note) for note in notes if note != path]
-        made = folder_index.format_listing(filter(None, entries), source=path, resolver=names)
+        listing = folder_index.format_listing(filter(None, entries), source=path, resolver=resolver)
         text, version = None, ""
         with suppress(FileNotFoundError):
             content = read_file(self.root, PurePosixPath(path).parts)
             text, version = content.text, content.version
         heading = " ".join(title.split()) or (parts[-1] if parts else "Index")
-        return self._write(path, folder_index.insert_listing(text, made, title=heading), version)
+        return self._write(path, folder_index.insert_listing(text, listing, title=heading), version)
 
     def _build_index_entry(self, path: str) -> folder_index.FolderIndexEntry | None:
-        with suppress(OSError, DodonaError):  # gone, or a link by now
+        with suppress(OSError, DodonaError):  # removed, or replaced by a link
             content = read_file(self.root, PurePosixPath(path).parts)
             return folder_index.build_entry(parse_note(path, content.text))
         return None
 
     def _backlinks(self, path: str) -> builtins.list[Backlink]:
-        found, _ = self._read_content(path)
-        return self.index.backlinks(found)
+        resolved, _ = self._read_content(path)
+        return self.index.backlinks(resolved)
 
     def _versions(self, paths: tuple[str, ...]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        versions: dict[str, str] = {}
         for path in paths:
             with suppress(OSError, DodonaError):
-                found[path] = read_file(self.root, self._resolve_parts(path)).version
-        return found
+                versions[path] = read_file(self.root, self._resolve_parts(path)).version
+        return versions
 
     def _not_found_error(self, path: str) -> NotFound:
-        """A note that is not there, with the one that may be meant."""
+        """Return the error for a missing note, with a suggestion."""
         paths = [note.path for note in self.index.notes()]
         name = PurePosixPath(path).name.casefold()
-        same = [known for known in paths if PurePosixPath(known).name.casefold() == name]
-        near = (
-            f"Did you mean '{same[0]}'?"
-            if same
+        same_name = [
+            candidate for candidate in paths if PurePosixPath(candidate).name.casefold() == name
+        ]
+        suggestion = (
+            f"Did you mean '{same_name[0]}'?"
+            if same_name
             else did_you_mean(path, paths[:MAX_SUGGESTION_CANDIDATES])
         )
         return NotFound(
-            f"there is no note '{path}'.", hint=near or "Search for it, or list the folder."
+            f"there is no note '{path}'.", hint=suggestion or "Search for it, or list the folder."
         )
 
     async def _run_read(self, work: Callable[[], T]) -> T:
-        def done() -> T:
+        def run() -> T:
             self._recover_interrupted_move()
             return work()
 
-        return await _run_in_thread(done)
+        return await _run_in_thread(run)
 
     async def _run_write(self, work: Callable[[], T], *, is_move: bool = False) -> T:
-        def done() -> T:
+        def run() -> T:
             with self._exclusive_lock():
                 try:
                     self._mover.recover()
@@ -272,11 +280,11 @@ class Vault:
                 return work()
 
         async with self._write_lock:
-            return await _run_in_thread(done)
+            return await _run_in_thread(run)
 
     @contextmanager
     def _exclusive_lock(self, *, timeout: float = LOCK_TIMEOUT_SECONDS) -> Generator[None]:
-        """The only one who writes, in all processes. The lock is never in the vault."""
+        """Hold the write lock of the vault, across processes. Its file is not in the vault."""
         self._lock_path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             try:
@@ -288,10 +296,10 @@ class Vault:
             yield
 
     def _recover_interrupted_move(self) -> None:
-        """Finish a move that a crash has cut, unless somebody is at work on it just now."""
+        """Finish a move that a crash interrupted, unless it is still in progress."""
         with self._recovery_lock:
-            now = self._move_log.file_stamp()
-            if now == self._recovered_stamp:
+            stamp = self._move_log.file_stamp()
+            if stamp == self._recovered_stamp:
                 return
             try:
                 if self._move_log.find_unfinished() is not None:
@@ -300,16 +308,16 @@ class Vault:
             except (OSError, DodonaError) as error:
                 _log.info("a move is not finished yet: %s", error)
             else:
-                self._recovered_stamp = now
+                self._recovered_stamp = stamp
 
 
 def _is_visible(path: PurePath) -> bool:
-    """What is hidden is nobody's note."""
+    """Whether a path is not hidden: hidden files are never notes."""
     return not any(part.startswith(".") for part in path.parts)
 
 
 class _WatchStopped(DodonaError):
-    """Whoever followed the vault stops."""
+    """The watcher is stopping."""
 
 
 def _raise_if_stopped(stop: threading.Event) -> None:
@@ -319,13 +327,13 @@ def _raise_if_stopped(stop: threading.Event) -> None:
 
 @cache
 def _threads() -> WorkerThreads:
-    """For all vaults together; a disk that hangs blocks none but these."""
+    """Threads for all vaults, so that a hanging disk blocks nothing else."""
     return WorkerThreads(8, "dodona-vault", owner="the vault")
 
 
 async def _run_in_thread(work: Callable[[], T]) -> T:
-    """What the work returns; an error of the disk is told without the paths of this machine."""
+    """Run `work` in a thread. Disk errors are reported without local paths."""
     try:
         return await _threads().submit(work)
     except OSError as error:
-        raise ToolFailed(f"the vault cannot be used: {error.strerror or 'disk error'}.") from error
+        raise ToolFailed(f"the vault is unavailable: {error.strerror or 'disk error'}.") from error

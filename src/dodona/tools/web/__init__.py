@@ -1,4 +1,4 @@
-"""The web: its tools, one file each, and what they read pages with."""
+"""The web tools, one module each, and the code that reads web pages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def add_web_tools(
     limits: FetchLimits,
     obey_robots: bool = True,
 ) -> None:
-    """Register web_search, and web_fetch when there is `http` to fetch with.
+    """Register web_search, and web_fetch if there is an `http` client.
 
-    Without an engine web_search says that there is none.
+    Without an engine, web_search answers that none is configured.
     """
     search.add(registry, engine, seconds=limits.timeout_seconds)
     if http is not None:

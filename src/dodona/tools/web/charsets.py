@@ -1,7 +1,7 @@
-"""Bytes to text: by their mark, the header, what the page says of itself, else by trying.
+"""Decodes bytes to text: by byte order mark, header, the page's own declaration, or by trying.
 
-Only the encodings of the web are known. Python has others by the same way of naming, and some of
-them compress or escape, which a stranger may not ask for.
+Only web encodings are accepted. Python's codec registry also has codecs that compress or escape,
+and an untrusted page must not be able to select those.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _ALIASES: Final = {
-    # What pages call Latin-1 and ASCII is Windows' own to every browser.
+    # Browsers decode pages labelled Latin-1 or ASCII as Windows-1252.
     **dict.fromkeys(
         ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "latin-1"), "cp1252"
     ),
@@ -40,17 +40,17 @@ _SNIFF_BYTES: Final = 2_048
 
 
 def decode_body(body: bytes, content_type: str) -> str:
-    """The text. Bytes that the encoding does not have are replaced."""
+    """Decode a response body; bytes that are invalid in the encoding are replaced."""
     for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    told = _HEADER_CHARSET.search(content_type)
-    name = _codec_of(told[1]) if told else None
+    header = _HEADER_CHARSET.search(content_type)
+    name = _codec_of(header[1]) if header else None
     if name is None:
-        said = _META_CHARSET.search(body[:_SNIFF_BYTES])
-        name = _codec_of(said[1].decode("ascii", "replace")) if said else None
+        meta = _META_CHARSET.search(body[:_SNIFF_BYTES])
+        name = _codec_of(meta[1].decode("ascii", "replace")) if meta else None
         if name is not None and name.startswith("utf-16"):
-            name = "utf-8"  # a page that could be read so far is not
+            name = "utf-8"  # a page whose ASCII tag could be read is not UTF-16
     if name is not None:
         return body.decode(name, "replace")
     return body.decode("utf-8" if _is_utf8(body) else "cp1252", "replace")
@@ -63,7 +63,7 @@ def _codec_of(label: str) -> str | None:
 
 
 def _is_utf8(body: bytes) -> bool:
-    """Is it UTF-8, perhaps cut in the middle of a character?"""
+    """Whether the body is UTF-8, possibly cut within a character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:

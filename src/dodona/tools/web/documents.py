@@ -1,4 +1,4 @@
-"""What was fetched as text, by its kind: pages, plain text, or nothing that can be read."""
+"""Converts a fetched response to text: web pages and plain text; everything else is rejected."""
 
 from __future__ import annotations
 
@@ -27,33 +27,35 @@ _TYPE_LABELS: Final = {
     "application/pdf": "a PDF document",
     "application/zip": "a ZIP archive",
     "image": "an image",
-    "audio": "a sound recording",
-    "video": "a film",
-    "font": "a typeface",
+    "audio": "an audio file",
+    "video": "a video",
+    "font": "a font",
 }
 _HTML_START = re.compile(r"\s*(<!doctype html|<html|<head|<body|<!--)", re.IGNORECASE)
 _SNIFF_BYTES: Final = 1_024
 
 
-def read_document(fetched: FetchResponse) -> PageContent:
-    """The text of it. ToolFailed says what it is when it has none."""
-    told = fetched.content_type.partition(";")[0].strip().lower()
-    kind = _unreadable_kind(told, fetched)
-    if kind:
+def read_document(response: FetchResponse) -> PageContent:
+    """Return the title and text. Raises ToolFailed if the content is not text."""
+    media_type = response.content_type.partition(";")[0].strip().lower()
+    unreadable_kind = _unreadable_kind(media_type, response)
+    if unreadable_kind:
         raise ToolFailed(
-            f"{fetched.address.url} is {kind}, which is not read.",
-            hint="Only pages and plain text are.",
+            f"{response.address.url} is {unreadable_kind}, which cannot be read.",
+            hint="Only web pages and plain text can be read.",
         )
-    text = decode_body(fetched.body, fetched.content_type)
-    if told in _HTML_TYPES or (not told and _HTML_START.match(text)):
-        # Half a tag is no text; of one that was cut behind its first sign, only we can know.
-        return extract_content(text.removesuffix("<") if fetched.is_cut else text, fetched.address)
+    text = decode_body(response.body, response.content_type)
+    if media_type in _HTML_TYPES or (not media_type and _HTML_START.match(text)):
+        # The cut may have left a single "<", which the parser would take for text.
+        return extract_content(
+            text.removesuffix("<") if response.is_cut else text, response.address
+        )
     return PageContent("", "\n".join(line.rstrip() for line in text.splitlines()).strip())
 
 
-def _unreadable_kind(media_type: str, fetched: FetchResponse) -> str:
-    """What it is, when that is nothing to read. The bytes count for more than what is told."""
-    body = fetched.body
+def _unreadable_kind(media_type: str, response: FetchResponse) -> str:
+    """Return a phrase for content that is not text, else "". The bytes outrank the header."""
+    body = response.body
     for signature, kind in _SIGNATURES:
         if body.startswith(signature):
             return kind
@@ -62,7 +64,7 @@ def _unreadable_kind(media_type: str, fetched: FetchResponse) -> str:
         return (
             _TYPE_LABELS.get(media_type)
             or _TYPE_LABELS.get(family)
-            or f"of the kind {media_type[:80]!a}"
+            or f"of type {media_type[:80]!a}"
         )
-    is_wide = body[:2] in {b"\xff\xfe", b"\xfe\xff"} or "utf-16" in fetched.content_type.lower()
-    return "no text" if b"\0" in body[:_SNIFF_BYTES] and not is_wide else ""
+    is_wide = body[:2] in {b"\xff\xfe", b"\xfe\xff"} or "utf-16" in response.content_type.lower()
+    return "not text" if b"\0" in body[:_SNIFF_BYTES] and not is_wide else ""

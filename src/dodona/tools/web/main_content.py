@@ -1,7 +1,7 @@
-"""What a page is about: its title, and its main part as text.
+"""Extracts the title and the main content of a page.
 
-The main part is what the page marks as such, else the block with most running text in it; the whole
-page when no part of it stands out.
+The main content is the part that the page marks as such, else the block with most running text, or
+the whole page when no part stands out.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dodona.tools.web.markdown import is_content, render_markdown
 from dodona.tools.web.markup import Element, read_html
 
 MAX_TITLE_CHARS: Final = 200
-MIN_MARKED_SHARE: Final = 0.2  # of all text that a marked part needs to be taken for the main one
-MIN_DENSE_SHARE: Final = 0.7  # of all running text that a block needs
-MIN_TEXT_CHARS: Final = 250  # characters; of a page with fewer nothing is left out
-FORM_SHARE: Final = 0.5  # of all text: some servers put whole pages into a form
+MIN_MARKED_SHARE: Final = 0.2  # share of all text that a marked part must have
+MIN_DENSE_SHARE: Final = 0.7  # share of all running text that a block must have
+MIN_TEXT_CHARS: Final = 250  # a page with less text is kept whole
+FORM_SHARE: Final = 0.5  # larger forms stay: some sites put the whole page into one
 
 _TEXT_TAGS: Final = frozenset({"blockquote", "dd", "li", "p", "pre"})
 _BLOCK_TAGS: Final = frozenset({"article", "body", "div", "section", "td"})
@@ -27,12 +27,14 @@ _BLOCK_TAGS: Final = frozenset({"article", "body", "div", "section", "td"})
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
+    """The title and the readable text of a page."""
+
     title: str
     text: str
 
 
 def extract_content(html: str, address: WebAddress) -> PageContent:
-    """A page at this address as a person would take it in."""
+    """Return the title and readable text of a page at this address."""
     root = read_html(html)
     title = _find_title(root)
     base = _base_address(root, address)
@@ -43,7 +45,7 @@ def extract_content(html: str, address: WebAddress) -> PageContent:
 
 
 def _find_title(root: Element) -> str:
-    """What the page calls itself, else what others shall call it, else its first heading."""
+    """Return the `<title>`, else `og:title`, else the first `<h1>`."""
     firsts: dict[str, str] = {}
     for element in root.walk():
         if element.tag in {"title", "h1"} and element.tag not in firsts:
@@ -65,7 +67,7 @@ def _base_address(root: Element, address: WebAddress) -> WebAddress:
 
 
 def _prune(element: Element) -> Element:
-    """The element without what nobody sees. A tree is shallow enough to go down into."""
+    """Copy the element without invisible parts. The depth limit makes recursion safe."""
     children = [
         child if isinstance(child, str) else _prune(child)
         for child in element.children
@@ -75,7 +77,7 @@ def _prune(element: Element) -> Element:
 
 
 def _text_sizes(root: Element) -> dict[int, int]:
-    """How many characters each element holds, by its id."""
+    """Count the characters in each element, by the element's id."""
     sizes: dict[int, int] = {}
     for element in reversed(list(root.walk())):
         sizes[id(element)] = sum(
@@ -86,22 +88,22 @@ def _text_sizes(root: Element) -> dict[int, int]:
 
 
 def _remove_forms(root: Element, sizes: dict[int, int]) -> None:
-    """Take out forms to fill in, but not one that is the page."""
-    most = FORM_SHARE * sizes[id(root)]
+    """Remove input forms, except one that holds most of the page."""
+    threshold = FORM_SHARE * sizes[id(root)]
     for element in root.walk():
         element.children = [
             child
             for child in element.children
-            if isinstance(child, str) or child.tag != "form" or sizes[id(child)] > most
+            if isinstance(child, str) or child.tag != "form" or sizes[id(child)] > threshold
         ]
 
 
 def _find_main(root: Element, sizes: dict[int, int]) -> Element:
-    least = MIN_MARKED_SHARE * sizes[id(root)]
-    for marked in (_main_elements(root), _sole_article(root)):
-        found = max(marked, key=lambda element: sizes[id(element)], default=None)
-        if found is not None and sizes[id(found)] > least:
-            return found
+    threshold = MIN_MARKED_SHARE * sizes[id(root)]
+    for candidates in (_main_elements(root), _sole_article(root)):
+        largest = max(candidates, key=lambda element: sizes[id(element)], default=None)
+        if largest is not None and sizes[id(largest)] > threshold:
+            return largest
     return _find_densest_block(root, sizes) or root
 
 
@@ -112,23 +114,23 @@ def _main_elements(root: Element) -> Iterator[Element]:
 
 
 def _sole_article(root: Element) -> list[Element]:
-    """The article of a page; a page of several has no one main part."""
-    found = [element for element in root.walk() if element.tag == "article"]
-    return found if len(found) == 1 else []
+    """Return the only `<article>`; with several, none is the main content."""
+    articles = [element for element in root.walk() if element.tag == "article"]
+    return articles if len(articles) == 1 else []
 
 
 def _find_densest_block(root: Element, sizes: dict[int, int]) -> Element | None:
-    """The block in which most of the running text stands.
+    """Return the block with most of the running text.
 
-    Text counts for the block it is in, and half for the one around that.
+    Text counts fully for its own block and half for the block around it.
     """
     scores: dict[int, float] = {}
     blocks: dict[int, Element] = {}
     total = 0.0
-    for element, around in _text_elements(root):
+    for element, enclosing in _text_elements(root):
         weight = sizes[id(element)] - sum(sizes[id(link)] for link in _links(element))
         total += weight
-        for block, share in zip(reversed(around[-2:]), (1.0, 0.5), strict=False):
+        for block, share in zip(reversed(enclosing[-2:]), (1.0, 0.5), strict=False):
             blocks[id(block)] = block
             scores[id(block)] = scores.get(id(block), 0.0) + share * weight
     best = max(scores, key=lambda key: scores[key], default=None)
@@ -138,20 +140,20 @@ def _find_densest_block(root: Element, sizes: dict[int, int]) -> Element | None:
 
 
 def _text_elements(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
-    """Each piece of running text, with the blocks around it."""
+    """Yield each element of running text with the blocks around it."""
     pending: list[tuple[Element, tuple[Element, ...]]] = [(root, ())]
     while pending:
-        element, around = pending.pop()
+        element, enclosing = pending.pop()
         if element.tag in _TEXT_TAGS:
-            yield element, around
+            yield element, enclosing
             continue
         if element.tag in _BLOCK_TAGS:
-            around = (*around[-1:], element)
-        pending.extend((c, around) for c in reversed(element.children) if isinstance(c, Element))
+            enclosing = (*enclosing[-1:], element)
+        pending.extend((c, enclosing) for c in reversed(element.children) if isinstance(c, Element))
 
 
 def _links(element: Element) -> Iterator[Element]:
-    """The links in it: a menu is nothing else."""
+    """Yield the links in an element: their text is often navigation."""
     pending = [element]
     while pending:
         below = pending.pop()

@@ -1,7 +1,7 @@
-"""A part of a page as text in the manner of Markdown.
+"""Renders part of a page as Markdown-like text.
 
-Headings, lists, tables, quotes and code keep their shape; links keep where they lead. What nobody
-sees on the page is not there: it is where orders to agents are hidden.
+Headings, lists, tables, quotes, code and link targets are kept. Invisible text is dropped: that is
+where instructions to agents are hidden.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dodona.tools.web.markup import Element
 
 MAX_CELL_CHARS: Final = 400
 MAX_COLUMNS: Final = 20
-# Each mark is put before every line within. A hundred quotes in one another would make a page
-# thirty times as long, and take half a minute.
+# Each level adds a prefix to every line in it. A hundred nested quotes would make a page thirty
+# times as long and take half a minute.
 MAX_NESTING: Final = 8
 
 DROPPED_TAGS: Final = frozenset(
@@ -49,7 +49,7 @@ _TICKS = re.compile(r"`+")
 
 
 def is_content(element: Element) -> bool:
-    """Is it there for who reads the page, and part of what they came for?"""
+    """Whether an element is visible and part of the content."""
     attributes = element.attributes
     if element.tag in DROPPED_TAGS or "hidden" in attributes:
         return False
@@ -61,57 +61,57 @@ def is_content(element: Element) -> bool:
 
 
 def content_text(element: Element) -> str:
-    """All text in it that is seen."""
-    found: list[str] = []
+    """Return all visible text in an element."""
+    parts: list[str] = []
     pending: list[Element | str] = [element]
     while pending:
         node = pending.pop()
         if isinstance(node, str):
-            found.append(node)
+            parts.append(node)
         elif node.tag == "br":
-            found.append("\n")
+            parts.append("\n")
         elif node is element or is_content(node):
             pending.extend(reversed(node.children))
-    return "".join(found)
+    return "".join(parts)
 
 
 def render_markdown(element: Element, base: WebAddress) -> str:
-    """The text of an element; links are resolved from `base`."""
+    """Render an element as text; links are resolved against `base`."""
     return "\n\n".join(_MarkdownRenderer(base).render_blocks(element))
 
 
 class _MarkdownRenderer:
-    """Recursive: a tree is no deeper than `markup.MAX_DEPTH`."""
+    """Renders recursively: a tree is no deeper than `markup.MAX_DEPTH`."""
 
     def __init__(self, base: WebAddress) -> None:
         self._base = base
-        self._inline_cache: dict[int, bool] = {}  # by the element's id
-        self._nesting = 0  # of the quotes and lists that we are in
+        self._inline_cache: dict[int, bool] = {}  # by element id
+        self._nesting = 0  # current depth of quotes and lists
 
     def render_blocks(self, element: Element) -> list[str]:
-        """The blocks of an element; what runs between them is a block as well."""
-        found: list[str] = []
+        """Render the blocks of an element; inline text between them becomes a block too."""
+        blocks: list[str] = []
         run: list[Element | str] = []
         for child in element.children:
             if isinstance(child, str) or self._is_inline(child):
                 run.append(child)
                 continue
-            found += self._render_paragraph(run)
+            blocks += self._render_paragraph(run)
             run = []
             if is_content(child):
-                found += self._render_block(child)
-        return found + self._render_paragraph(run)
+                blocks += self._render_block(child)
+        return blocks + self._render_paragraph(run)
 
     def _is_inline(self, element: Element) -> bool:
-        """Does it stand in a line? A link around a whole card does not."""
-        known = self._inline_cache.get(id(element))
-        if known is None:
-            known = element.tag in _INLINE_TAGS and all(
+        """Whether an element is inline. A link around a whole card is not."""
+        is_inline = self._inline_cache.get(id(element))
+        if is_inline is None:
+            is_inline = element.tag in _INLINE_TAGS and all(
                 isinstance(child, str) or not is_content(child) or self._is_inline(child)
                 for child in element.children
             )
-            self._inline_cache[id(element)] = known
-        return known
+            self._inline_cache[id(element)] = is_inline
+        return is_inline
 
     def _render_paragraph(self, run: Sequence[Element | str]) -> list[str]:
         text = self._render_inline(run)
@@ -127,13 +127,13 @@ class _MarkdownRenderer:
                 return _fence_code(content_text(element))
             case "ul" | "ol" | "menu" | "blockquote" if self._nesting < MAX_NESTING:
                 self._nesting += 1
-                found = (
+                blocks = (
                     self._render_quote(element)
                     if element.tag == "blockquote"
                     else self._render_list(element)
                 )
                 self._nesting -= 1
-                return found
+                return blocks
             case "table":
                 return self._render_table(element) or self.render_blocks(element)
             case "hr":
@@ -159,7 +159,7 @@ class _MarkdownRenderer:
         return ["\n".join(lines)] if lines else []
 
     def _render_table(self, element: Element) -> list[str]:
-        """The rows of a table that holds data; none of one that only places things."""
+        """Render a data table; return nothing for a table used for layout."""
         rows: list[list[str]] = []
         for row in _table_rows(element):
             cells = [c for c in row.children if isinstance(c, Element) and c.tag in {"td", "th"}]
@@ -200,7 +200,7 @@ class _MarkdownRenderer:
             yield inner
 
     def _resolve_link(self, element: Element) -> str:
-        """Where a link leads, unless that is this page or nothing that can be fetched."""
+        """Return the URL of a link, or "" if it stays on the page or cannot be fetched."""
         href = element.attributes.get("href", "").strip()
         if not href or href.startswith("#"):
             return ""
@@ -220,7 +220,7 @@ def _table_rows(table: Element) -> Iterator[Element]:
 
 
 def _fence_code(text: str) -> list[str]:
-    """Code as it is, in a fence that is longer than any in it."""
+    """Wrap code in a fence that is longer than any fence in it."""
     text = text.replace("\r\n", "\n").strip("\n").rstrip()
     if not text:
         return []
@@ -231,5 +231,5 @@ def _fence_code(text: str) -> list[str]:
 
 def _prefix_lines(text: str, first_prefix: str, rest_prefix: str) -> str:
     lines = text.split("\n")
-    behind = [(rest_prefix + line).rstrip() for line in lines[1:]]
-    return "\n".join([first_prefix + lines[0], *behind])
+    rest = [(rest_prefix + line).rstrip() for line in lines[1:]]
+    return "\n".join([first_prefix + lines[0], *rest])

@@ -1,9 +1,8 @@
-"""HTML as a tree, read in time that grows with its length and no faster.
+"""Parses HTML into a tree in linear time.
 
-A parser that follows the standard compares each tag with all that are open: half a megabyte of
-`<div>` keeps one busy for half a minute, in C, with the whole process waiting. Pages are written by
-strangers, so this one reads less exactly and cannot be held up: the tree is no deeper than
-`DEEPEST`, and holds no more than `MAX_NODES`.
+A standard parser compares each tag with all open ones: half a megabyte of `<div>` keeps one busy
+for half a minute, in C, while the whole process waits. Pages are untrusted, so this parser is less
+exact but bounded: the tree has at most `MAX_DEPTH` levels and `MAX_NODES` nodes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _PARAGRAPH_CLOSING_TAGS: Final = frozenset(
 )
 _SCOPE_BOUNDARIES: Final = _CELL_TAGS | _TABLE_TAG | {"button", "caption", "object", "template"}
 
-# What a tag ends that was left open, and what it cannot look behind.
+# For each tag: the open tags that it closes implicitly, and the tags that stop the search.
 _IMPLIED_END_TAGS: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {
     "li": (frozenset({"li"}), _LIST_TAGS | _SCOPE_BOUNDARIES),
     "dt": (frozenset({"dd", "dt"}), frozenset({"dl"}) | _SCOPE_BOUNDARIES),
@@ -63,16 +62,18 @@ _UNQUOTED_VALUE = re.compile(r"[^\s>]*+")
 
 @dataclass(slots=True)
 class Element:
+    """An HTML element with its attributes and children."""
+
     tag: str
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     children: list[Element | str] = field(default_factory=list["Element | str"])
 
     def text(self) -> str:
-        """All text in it."""
+        """Return all text in the element."""
         return "".join(self._texts())
 
     def walk(self) -> Iterator[Element]:
-        """It and all elements in it, in the order of the page."""
+        """Yield the element and its descendants in document order."""
         pending: list[Element] = [self]
         while pending:
             element = pending.pop()
@@ -100,7 +101,7 @@ _Token: TypeAlias = _Tag | str
 
 
 def read_html(text: str) -> Element:
-    """The tree of a page. Whatever the text is, there is one."""
+    """Parse a page into a tree. Never fails, whatever the text is."""
     tree = _TreeBuilder()
     for number, token in enumerate(_tokenize(text)):
         if number >= MAX_NODES:
@@ -115,7 +116,10 @@ def read_html(text: str) -> Element:
 
 
 class _TreeBuilder:
-    """The elements that are open, the innermost last. What is not among them is not looked for."""
+    """Builds the tree on a stack of open elements, innermost last.
+
+    `_counts` avoids searching the stack for a tag that is not open.
+    """
 
     def __init__(self) -> None:
         self.root = Element("")
@@ -126,9 +130,11 @@ class _TreeBuilder:
         self._stack[-1].children.append(node)
 
     def open_element(self, tag: _Tag) -> None:
-        ended, walls = _IMPLIED_END_TAGS.get(tag.name, (frozenset[str](), frozenset[str]()))
-        if any(self._counts[name] for name in ended):
-            self._close_outermost(ended, walls)
+        closed_tags, boundaries = _IMPLIED_END_TAGS.get(
+            tag.name, (frozenset[str](), frozenset[str]())
+        )
+        if any(self._counts[name] for name in closed_tags):
+            self._close_outermost(closed_tags, boundaries)
         element = Element(tag.name, tag.attributes)
         self.add(element)
         if tag.name not in VOID_TAGS and len(self._stack) <= MAX_DEPTH:
@@ -136,28 +142,31 @@ class _TreeBuilder:
             self._counts[tag.name] += 1
 
     def close_element(self, name: str) -> None:
-        """A stray end tag in a cell does not end what is around the table."""
+        """Close the innermost element with this tag.
+
+        A stray end tag in a table cell does not close elements around the table.
+        """
         if not self._counts[name]:
             return
         is_table = name in _ROW_TAGS or name in _TABLE_SECTION_TAGS or name in _TABLE_TAG
-        walls = _TABLE_TAG if is_table else _SCOPE_BOUNDARIES
+        boundaries = _TABLE_TAG if is_table else _SCOPE_BOUNDARIES
         for at in range(len(self._stack) - 1, 0, -1):
             if self._stack[at].tag == name:
                 self._pop_from(at)
                 return
-            if self._stack[at].tag in walls:
+            if self._stack[at].tag in boundaries:
                 return
 
     def _close_outermost(self, closed_tags: frozenset[str], boundaries: frozenset[str]) -> None:
-        """End the outermost of these that no wall stands before."""
-        found = 0
+        """Close the outermost of these tags that is inside all boundaries."""
+        outermost = 0
         for at in range(len(self._stack) - 1, 0, -1):
             if self._stack[at].tag in boundaries:
                 break
             if self._stack[at].tag in closed_tags:
-                found = at
-        if found:
-            self._pop_from(found)
+                outermost = at
+        if outermost:
+            self._pop_from(outermost)
 
     def _pop_from(self, index: int) -> None:
         self._counts.subtract(element.tag for element in self._stack[index:])
@@ -165,16 +174,16 @@ class _TreeBuilder:
 
 
 def _tokenize(text: str) -> Iterator[_Token]:
-    """Tags and the text between them. Where something is never closed, the page ends."""
+    """Yield tags and the text between them. An unclosed tag or comment ends the page."""
     start = at = 0
     while (at := text.find("<", at)) >= 0:
-        following = text[at + 1 : at + 2]
-        if not (following.isascii() and following.isalpha()) and following not in {"!", "?", "/"}:
-            at += 1  # only a sign
+        next_char = text[at + 1 : at + 2]
+        if not (next_char.isascii() and next_char.isalpha()) and next_char not in {"!", "?", "/"}:
+            at += 1  # a literal "<"
             continue
         if at > start:
             yield _unescape(text[start:at])
-        if following.isalpha() or text[at + 2 : at + 3].isalpha():
+        if next_char.isalpha() or text[at + 2 : at + 3].isalpha():
             tag, start = _read_tag(text, at)
             if tag is None:
                 return
@@ -194,27 +203,27 @@ def _tokenize(text: str) -> Iterator[_Token]:
 
 
 def _unescape(text: str) -> str:
-    """Without escapes. Python raises for a number of thousands of digits, so none comes to it."""
+    """Resolve character references; huge ones are replaced, as Python would raise on them."""
     return unescape(_HUGE_CHARACTER_REFERENCE.sub("\ufffd", text)) if "&" in text else text
 
 
 def _comment_end(text: str, at: int) -> int:
-    """Behind a comment, or what is as good as one; -1 when it does not end."""
-    sign = "-->" if text.startswith("<!--", at) else ">"
-    end = text.find(sign, at + 2)  # <!--> is a whole comment
-    return end if end < 0 else end + len(sign)
+    """Return the index after a comment or declaration; -1 if it is not closed."""
+    terminator = "-->" if text.startswith("<!--", at) else ">"
+    end = text.find(terminator, at + 2)  # <!--> is a whole comment
+    return end if end < 0 else end + len(terminator)
 
 
 def _raw_end(text: str, at: int, name: str) -> int:
-    found = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, at)
-    return found.start() if found else len(text)
+    match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, at)
+    return match.start() if match else len(text)
 
 
 def _read_tag(text: str, at: int) -> tuple[_Tag | None, int]:
-    """The tag that begins here, and where the text goes on; None when it does not end."""
+    """Return the tag at this index and the index after it; None if it is not closed."""
     is_end = text[at + 1] == "/"
     name = _NAME.match(text, at + 1 + is_end)
-    if name is None:  # </ä>: as good as a comment
+    if name is None:  # </ä> is treated like a comment
         end = text.find(">", at)
         return (None, at) if end < 0 else (_Tag("", True, {}), end + 1)
     attributes: dict[str, str] = {}
@@ -234,16 +243,16 @@ def _read_tag(text: str, at: int) -> tuple[_Tag | None, int]:
 
 
 def _read_attribute(text: str, at: int) -> tuple[str, str, int]:
-    """A name, its value and where the next begins; -1 when its quote is never closed."""
-    found = _ATTRIBUTE.match(text, at)
-    assert found, "it fits any text"
-    key, at = found[1].lower(), found.end()
-    if not found[2]:
+    """Return name, value and the index after them; -1 if the quote is not closed."""
+    match = _ATTRIBUTE.match(text, at)
+    assert match, "the pattern matches any text"
+    key, at = match[1].lower(), match.end()
+    if not match[2]:
         return key, "", at
     quote = text[at : at + 1]
     if quote in {'"', "'"}:
         end = text.find(quote, at + 1)
         return key, _unescape(text[at + 1 : end]), end if end < 0 else end + 1
     bare = _UNQUOTED_VALUE.match(text, at)
-    assert bare, "it fits any text"
+    assert bare, "the pattern matches any text"
     return key, _unescape(bare[0]), bare.end()

@@ -1,4 +1,4 @@
-"""How we behave towards a host: we obey its robots.txt, and come one at a time, not too often."""
+"""Polite requests: obey a host's robots.txt and send one request at a time, with pauses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dodona.net.urls import WebAddress
 from dodona.tools.web import robots
 from dodona.tools.web.robots import RobotsTxt, parse_robots
 
-MIN_INTERVAL_SECONDS: Final = 1.0  # seconds between two requests to a host that names no time
-MAX_WAIT_SECONDS: Final = 10.0  # seconds that a call waits for its turn
+MIN_INTERVAL_SECONDS: Final = 1.0  # for a host that sets no crawl delay
+MAX_WAIT_SECONDS: Final = 10.0  # longest time that a call waits for its slot
 ROBOTS_CACHE_SECONDS: Final = 3_600.0
-ROBOTS_RETRY_SECONDS: Final = 60.0  # after a robots.txt that could not be read
+ROBOTS_RETRY_SECONDS: Final = 60.0  # after robots.txt could not be read
 ROBOTS_TIMEOUT_SECONDS: Final = 8.0
 MAX_HOSTS: Final = 1_000
 
@@ -29,7 +29,7 @@ Clock: TypeAlias = Callable[[], float]
 
 @dataclass(slots=True)
 class _HostState:
-    """What is known of a host. Without `robots` nobody may come before `robots_expire_at`."""
+    """State of a host. While `robots` is None, requests are refused until `robots_expire_at`."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     robots: RobotsTxt | None = None
@@ -38,7 +38,7 @@ class _HostState:
 
 
 class PolitenessPolicy:
-    """Turns at hosts. Without `obeys`, robots.txt is neither asked for nor obeyed."""
+    """Hands out request slots per host. `obey_robots=False` ignores robots.txt."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class PolitenessPolicy:
 
     @asynccontextmanager
     async def request_slot(self, address: WebAddress) -> AsyncGenerator[None]:
-        """Our turn to ask this address.
+        """Wait for a request slot for this address.
 
-        AccessDenied when its host asks not to; ToolFailed when it cannot be now.
+        Raises AccessDenied if robots.txt forbids it, ToolFailed if the wait is too long.
         """
         host = self._host_state(address.origin)
         async with host.lock:
             rules = await self._robots_rules(host, address) if self._obey_robots else RobotsTxt()
             if not rules.allows(address.target):
                 raise AccessDenied(
-                    f"robots.txt of {address.host} asks programs not to fetch this page.",
-                    hint="The user may open it themselves.",
+                    f"robots.txt of {address.host} does not allow fetching this page.",
+                    hint="The user can open it in a browser.",
                 )
             await self._wait_for_slot(host, address)
             try:
@@ -82,42 +82,42 @@ class PolitenessPolicy:
         return host
 
     async def _wait_for_slot(self, host: _HostState, address: WebAddress) -> None:
-        left = host.next_request_at - self._clock()
-        if left > MAX_WAIT_SECONDS:
+        remaining = host.next_request_at - self._clock()
+        if remaining > MAX_WAIT_SECONDS:
             raise ToolFailed(
-                f"{address.host} wants longer pauses between two requests.",
-                hint=f"Ask again in {left:.0f} seconds, or read another page.",
+                f"{address.host} requires longer pauses between requests.",
+                hint=f"Retry in {remaining:.0f} seconds, or read another page.",
             )
-        if left > 0:
-            await self._sleep(left)
+        if remaining > 0:
+            await self._sleep(remaining)
 
     async def _robots_rules(self, host: _HostState, address: WebAddress) -> RobotsTxt:
-        """Who waits for the host's lock finds them read by who holds it."""
+        """Return the robots.txt rules of a host. The caller holds the host's lock."""
         if self._clock() >= host.robots_expire_at:
             host.robots = await self._fetch_robots(address.with_target("/robots.txt"))
-            kept = ROBOTS_CACHE_SECONDS if host.robots else ROBOTS_RETRY_SECONDS
-            host.robots_expire_at = self._clock() + kept
+            ttl = ROBOTS_CACHE_SECONDS if host.robots else ROBOTS_RETRY_SECONDS
+            host.robots_expire_at = self._clock() + ttl
         if host.robots is None:
             raise ToolFailed(
-                f"robots.txt of {address.host} cannot be read now, so nothing is fetched there.",
-                hint="Try later, or read another page.",
+                f"robots.txt of {address.host} is unavailable, so its pages cannot be fetched now.",
+                hint="Try again later, or read another page.",
             )
         return host.robots
 
     async def _fetch_robots(self, address: WebAddress) -> RobotsTxt | None:
-        """The rules of a host; None when it does not say for now.
+        """Fetch the rules of a host; None if they are unavailable for now.
 
-        A host that has no such file, or hides it, has no rules.
+        A host whose robots.txt is missing or forbidden has no rules.
         """
         limits = FetchLimits(timeout_seconds=ROBOTS_TIMEOUT_SECONDS, max_bytes=robots.MAX_BYTES)
         try:
-            answer = await self._http.get(address.url, limits=limits)
+            response = await self._http.get(address.url, limits=limits)
         except (AccessDenied, ToolRetry):
-            return RobotsTxt()  # it redirects to where nothing can be read
+            return RobotsTxt()  # it redirects to an address that cannot be fetched
         except ToolFailed:
             return None
-        if answer.status == 429 or answer.status >= 500:
+        if response.status == 429 or response.status >= 500:
             return None
-        if answer.status != 200:
+        if response.status != 200:
             return RobotsTxt()
-        return await asyncio.to_thread(parse_robots, answer.body.decode("utf-8", "replace"))
+        return await asyncio.to_thread(parse_robots, response.body.decode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""robots.txt, as RFC 9309 has it: which paths of a host may be fetched, and how often.
+"""robots.txt by RFC 9309: which paths of a host may be fetched, and how often.
 
-The group that names us counts, else the one for all. The longest rule that fits decides, and
-`Allow` wins a draw.
+The group that names us applies, else the group for all. The longest matching rule decides; in a tie
+`Allow` wins.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from dodona.net.urls import normalize_escapes
 
-PRODUCT_TOKEN: Final = "dodona"  # what a site calls us in its robots.txt
-MAX_BYTES: Final = 500 * 1024  # of the file that must be read
+PRODUCT_TOKEN: Final = "dodona"  # our user agent name in robots.txt
+MAX_BYTES: Final = 500 * 1024  # the part of the file that RFC 9309 requires us to read
 MAX_RULES: Final = 5_000
 MAX_RULE_CHARS: Final = 2_000
 
@@ -23,13 +23,13 @@ _PRODUCT = re.compile(r"\*|[A-Za-z_-]+")
 
 @dataclass(frozen=True, slots=True)
 class RobotsRule:
-    """A path that is allowed or not; `*` stands for any characters, a last `$` for the end."""
+    """Allows or disallows a path; `*` matches any characters, a final `$` the end."""
 
     allows: bool
     pattern: str
 
     def matches(self, target: str) -> bool:
-        """Each piece is found once, from left to right: no pattern takes long."""
+        """Whether the rule matches. Each piece is searched once, so no pattern is slow."""
         is_whole = self.pattern.endswith("$")
         first, *pieces = self.pattern.removesuffix("$").split("*")
         if not target.startswith(first):
@@ -37,10 +37,10 @@ class RobotsRule:
         at = len(first)
         last = pieces.pop() if pieces and is_whole else None
         for piece in pieces:
-            found = target.find(piece, at)
-            if found < 0:
+            start = target.find(piece, at)
+            if start < 0:
                 return False
-            at = found + len(piece)
+            at = start + len(piece)
         if last is not None:
             return target.endswith(last) and len(target) - len(last) >= at
         return not is_whole or at == len(target)
@@ -48,35 +48,35 @@ class RobotsRule:
 
 @dataclass(frozen=True, slots=True)
 class RobotsTxt:
-    """What a host asks of us. `delay` is the least time between two requests, in seconds."""
+    """The rules of a host. `delay` is the minimum number of seconds between requests."""
 
     rules: tuple[RobotsRule, ...] = ()
     delay: float = 0.0
 
     def allows(self, target: str) -> bool:
-        """May this path with its query, in its normal form, be fetched?"""
-        fitting = (rule for rule in self.rules if rule.matches(target))
-        best = max(fitting, key=lambda rule: (len(rule.pattern), rule.allows), default=None)
+        """Whether this path with its query, in normal form, may be fetched."""
+        matching = (rule for rule in self.rules if rule.matches(target))
+        best = max(matching, key=lambda rule: (len(rule.pattern), rule.allows), default=None)
         return best is None or best.allows
 
 
 def parse_robots(text: str) -> RobotsTxt:
-    """The file, as far as it concerns us. Lines that make no sense are passed over."""
+    """Parse the parts of robots.txt that apply to us; invalid lines are ignored."""
     ours: list[tuple[str, str]] = []
     everyone: list[tuple[str, str]] = []
-    named: set[str] = set()
-    is_naming = False
+    agents: set[str] = set()
+    in_agent_lines = False
     for key, value in _parse_lines(text):
         if key == "user-agent":
             product = _PRODUCT.match(value)
-            named = named if is_naming else set()
-            named.add(product[0].lower() if product else "")
-            is_naming = True
+            agents = agents if in_agent_lines else set()
+            agents.add(product[0].lower() if product else "")
+            in_agent_lines = True
             continue
-        is_naming = False
-        if PRODUCT_TOKEN in named:
+        in_agent_lines = False
+        if PRODUCT_TOKEN in agents:
             ours.append((key, value))
-        if "*" in named:
+        if "*" in agents:
             everyone.append((key, value))
     group = ours if _has_own_group(text) else everyone
     rules = [_parse_rule(key, value) for key, value in group if key in {"allow", "disallow"}]
@@ -85,9 +85,11 @@ def parse_robots(text: str) -> RobotsTxt:
 
 
 def _has_own_group(text: str) -> bool:
-    """Also a group without a rule is ours: it lets us do anything."""
+    """Whether a group names us. Such a group without rules allows everything."""
     agents = (value for key, value in _parse_lines(text) if key == "user-agent")
-    return any((found := _PRODUCT.match(v)) and found[0].lower() == PRODUCT_TOKEN for v in agents)
+    return any(
+        (product := _PRODUCT.match(v)) and product[0].lower() == PRODUCT_TOKEN for v in agents
+    )
 
 
 def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
@@ -98,7 +100,7 @@ def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_rule(key: str, value: str) -> RobotsRule | None:
-    """None for an empty path: it names nothing."""
+    """Parse a rule; None for an empty path, which matches nothing."""
     if not value:
         return None
     pattern = normalize_escapes(value.encode("utf-8", "replace").decode())

@@ -1,4 +1,4 @@
-"""web_search: pages by words, each as `number. title`, its address and what the engine quotes."""
+"""web_search: search results, each with `number. title`, the URL and a snippet."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ INDENT: Final = "    "
 TIMEOUT_MARGIN_SECONDS: Final = 5.0
 
 NO_ENGINE: Final = (
-    "No search engine is configured, so the web was not searched. The operator can name one: "
-    "web.search in dodona.toml is searxng, brave or duckduckgo."
+    "No search engine is configured, so the web was not searched. The operator can set "
+    "web.search in dodona.toml to searxng, brave or duckduckgo."
 )
 
 SPEC: Final = ToolSpec(
     "web_search",
-    "Search the web. Returns the best pages as blocks: a line 'number. title', then indented the "
-    "address and a few words of the page. Read a page with web_fetch.",
+    "Search the web. Returns the best pages as blocks: a line 'number. title', then, indented, the "
+    "URL and a snippet. Read a page with web_fetch.",
     {
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "The words to look for. They are sent to a search engine.",
+                "description": "The search terms. They are sent to a search engine.",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
-                "description": "The most pages to return.",
+                "description": "The maximum number of pages to return.",
                 "minimum": 1,
                 "maximum": 20,
                 "default": 8,
@@ -57,11 +57,13 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, engine: SearchEngine | None, *, seconds: float) -> None:
+    """Register web_search."""
+
     @registry.tool(
         SPEC,
         category=ToolCategory.WEB,
         effect=Effect.NONE,
-        origin=Origin.WEB if engine else Origin.PROJECT,  # without one it has words of ours alone
+        origin=Origin.WEB if engine else Origin.PROJECT,  # without an engine the text is our own
         timeout_seconds=seconds + TIMEOUT_MARGIN_SECONDS,
     )
     async def web_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -89,11 +91,11 @@ def _format_source(number: int, source: SourceReference) -> str:
     return "\n".join([*lines, INDENT + source.excerpt] if source.excerpt else lines)
 
 
-# `notes/plan.md:3-9` at the head of a block is the place of what follows, in what tools return.
+# In tool results, a block headed by `notes/plan.md:3-9` comes from that place.
 _LINE_REFERENCE = re.compile(r"(\.[A-Za-z]\w{0,5}):(?=\d)")
 
 
 def one_line(text: str, max_chars: int) -> str:
-    """The text in one line of at most so many characters, which cannot pass for a place."""
+    """Shorten a text to one line that cannot be mistaken for a place such as `plan.md:3`."""
     line = _LINE_REFERENCE.sub(r"\1 :", " ".join(text[: 4 * max_chars].split()))
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

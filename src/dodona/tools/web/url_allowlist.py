@@ -1,7 +1,7 @@
-"""Which addresses may be fetched once a stranger's text has been read.
+"""Which URLs may be fetched after untrusted text has been read.
 
-A page can ask an agent to fetch an address that carries away what the agent knows. So from then
-on it fetches only addresses that the user typed or a search returned, and no other can be made up.
+A page can ask an agent to fetch a URL that leaks what the agent knows. From then on, only URLs that
+the user typed or that a search returned can be fetched, so the model cannot construct one.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dodona.core.errors import AccessDenied, ToolRetry
 from dodona.net.urls import WebAddress, parse_url
 
 _REASON = (
-    "after text from the web has entered this conversation, only addresses that the user typed or "
+    "after text from the web has entered this conversation, only URLs that the user typed or "
     "a search returned can be fetched"
 )
 
 
 class UrlAllowlist:
-    """The check of one call's addresses: the first, and those it is redirected to.
+    """Checks the URLs of one call: the first one and its redirects.
 
-    A redirect may lead anywhere on its own host, `www.` or not, for the page chose it and not the
-    model; to another host it may not. None as `urls` allows any address.
+    A redirect may lead anywhere on its own host, with or without `www.`, because the page chose it
+    and not the model; it may not lead to another host. None for `urls` allows any URL.
     """
 
     def __init__(self, urls: Iterable[str] | None) -> None:
@@ -29,29 +29,29 @@ class UrlAllowlist:
         self._first_address: WebAddress | None = None
 
     def check(self, address: WebAddress) -> None:
-        """AccessDenied when the address may not be asked."""
+        """Raise AccessDenied if the address may not be fetched."""
         first, self._first_address = self._first_address, self._first_address or address
         if self._allowed_urls is None or address.url in self._allowed_urls:
             return
         if first is None:
             raise AccessDenied(
-                f"{address.url} is not fetched: {_REASON}.",
-                hint="Search for it, or ask the user to name the address.",
+                f"{address.url} cannot be fetched: {_REASON}.",
+                hint="Search for it, or ask the user to type the URL.",
             )
         if _site_of(first) != _site_of(address):
             raise AccessDenied(
-                f"{first.url} redirects to {address.url}, which is not fetched: {_REASON}.",
-                hint="Tell the user this address: when they name it, it can be fetched.",
+                f"{first.url} redirects to {address.url}, which cannot be fetched: {_REASON}.",
+                hint="Show the user this URL: if they type it, it can be fetched.",
             )
 
 
 def _normalize_urls(urls: Iterable[str]) -> Iterator[str]:
-    """The normal forms; what was typed for http may be asked by https."""
+    """Yield the URLs in normal form. An http URL also allows its https form."""
     for text in urls:
         try:
             address = parse_url(text)
         except (AccessDenied, ToolRetry):
-            continue  # no address that could be fetched
+            continue  # not a fetchable URL
         yield address.url
         if address.scheme == "http" and address.port == 80:
             yield WebAddress("https", address.host, 443, address.target, address.ip).url

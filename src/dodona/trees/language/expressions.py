@@ -1,7 +1,7 @@
-"""The small pure language of conditions, guards and arguments, compiled to closures.
+"""The pure expression language of conditions, guards and arguments, compiled to closures.
 
-Empty is false: nil, false, 0, "", [] and {}. Numbers do not mix with strings or booleans.
-No expression can loop, and no number grows past 4,096 bits.
+Empty values are false: nil, false, 0, "", [] and {}. Numbers do not mix with strings or booleans.
+No expression can loop, and no number exceeds 4,096 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BITS = 4_096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A form that has a value. `constant` ones were evaluated when they were loaded."""
+    """A form with a value. A `constant` expression reads no keys; it is checked at load time."""
 
     form: Form
     evaluate: Evaluate
@@ -35,7 +35,7 @@ class Expression:
 
     @property
     def value(self) -> Any:
-        """The value of a constant."""
+        """The value of a constant expression."""
         assert self.constant
         return self.evaluate(_EMPTY_BOARD)
 
@@ -44,7 +44,7 @@ class Expression:
 
 
 def compile_expression(form: Form) -> Expression:
-    """Check the form and make it callable; a mistake is a located LoadError."""
+    """Check the form and compile it. Raise LoadError with the position of a problem."""
     if isinstance(form, Literal):
         return _constant_expression(form, form.value)
     if isinstance(form, Keyword):
@@ -65,18 +65,18 @@ def compile_expression(form: Form) -> Expression:
 
 
 def is_operation(form: Form) -> bool:
-    """Does this list call one of the operators (and is so no node)?"""
+    """Return whether this list calls an operator, and is therefore not a node."""
     return starts_with(form, "blackboard", *OPERATORS)
 
 
 def starts_with(form: Form, *words: str) -> bool:
-    """Is this a list with one of these words in front?"""
+    """Return whether this is a list that starts with one of these words."""
     head = form.items[0] if isinstance(form, List) and form.items else None
     return isinstance(head, Symbol) and head.name in words
 
 
 def to_data(form: Form) -> Any:
-    """A form as data: keywords and symbols are their names, lists and vectors are lists."""
+    """Convert a form to data: keywords and symbols to their names, vectors to lists."""
     if isinstance(form, Literal):
         return form.value
     if isinstance(form, Keyword | Symbol):
@@ -89,12 +89,12 @@ def to_data(form: Form) -> Any:
 
 
 def describe_form(form: Form) -> str:
-    """A form as errors name it."""
+    """Describe a form for an error message."""
     if isinstance(form, Literal):
         return describe(form.value)
     if isinstance(form, Keyword | Symbol):
-        sort = "keyword :" if isinstance(form, Keyword) else "symbol "
-        return f"the {sort}{form.name[:40]}"
+        prefix = "keyword :" if isinstance(form, Keyword) else "symbol "
+        return f"the {prefix}{form.name[:40]}"
     if isinstance(form, List) and form.items:
         return f"the form ({to_data(form.items[0])!s:.40} …)"
     return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
@@ -128,7 +128,7 @@ def _combine(form: Form, parts: tuple[Expression, ...], evaluate: Evaluate) -> E
         evaluate(_EMPTY_BOARD)
     except ExpressionError as error:
         raise LoadError(error.message, where=error.where, hint=error.hint) from None
-    # Evaluated anew each time all the same: a list must not be shared between runs.
+    # Still evaluated each time: runs must not share a list.
     return Expression(form, evaluate, reads, constant=True)
 
 
@@ -150,16 +150,16 @@ def _compile_operation(form: List) -> Expression:
             hint=did_you_mean(head.name, ["blackboard", *OPERATORS])
             or f"The operators are: blackboard {' '.join(OPERATORS)}.",
         )
-    least, most, make = operator
+    minimum, maximum, compile_operator = operator
     count = len(form.items) - 1
-    if count < least or (most is not None and count > most):
+    if count < minimum or (maximum is not None and count > maximum):
         raise LoadError(
-            f"'{head.name}' takes {_format_arity(least, most)} (got {count}).",
+            f"'{head.name}' takes {_format_arity(minimum, maximum)} (got {count}).",
             where=form.span.location(),
             hint="Is a parenthesis in the wrong place?",
         )
     parts = tuple(compile_expression(item) for item in form.items[1:])
-    return _combine(form, parts, make(form, tuple(part.evaluate for part in parts)))
+    return _combine(form, parts, compile_operator(form, tuple(part.evaluate for part in parts)))
 
 
 def _compile_blackboard_read(form: List) -> Expression:
@@ -175,10 +175,10 @@ def _compile_blackboard_read(form: List) -> Expression:
         raise LoadError(
             f"unknown reserved key ':{key}'.",
             where=keyword.span.location(),
-            hint=did_you_mean(key, RESERVED_KEYS) or f"There are: {', '.join(RESERVED_KEYS)}.",
+            hint=did_you_mean(key, RESERVED_KEYS) or f"Available: {', '.join(RESERVED_KEYS)}.",
         )
     if key.startswith("_"):
-        # The runtime has not always written its keys: absent is nil.
+        # The runtime may not have written its keys yet: a missing key is nil.
         return Expression(form, lambda board: board.get(key))
     return Expression(form, lambda board: board[key], ((key, keyword.span),))
 
@@ -223,7 +223,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> OperatorCompiler:
             raise _expression_error(
                 form,
                 f"cannot compare {describe(left)} with {describe(right)}",
-                "Numbers go with numbers, strings with strings.",
+                "Compare numbers with numbers and strings with strings.",
             )
 
         if len(calls) == 2:
@@ -260,16 +260,14 @@ def _arithmetic(combine: Callable[[Any, Any], Any]) -> OperatorCompiler:
             try:
                 result = reduce(combine, numbers) if len(numbers) > 1 else combine(0, numbers[0])
             except ZeroDivisionError:
-                raise _expression_error(
-                    form, "division by zero", "Look first whether it is 0."
-                ) from None
+                raise _expression_error(form, "division by zero", "Check for 0 first.") from None
             except OverflowError:
                 raise _expression_error(
-                    form, "the number is too large", "Numbers stay below 4,096 bits."
+                    form, "the number is too large", "Numbers are limited to 4,096 bits."
                 ) from None
             if not _is_bounded(result):
                 raise _expression_error(
-                    form, "the number is too large", "Numbers stay below 4,096 bits."
+                    form, "the number is too large", "Numbers are limited to 4,096 bits."
                 )
             return result
 
@@ -316,13 +314,13 @@ def _length(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
     call = calls[0]
 
     def value(board: Blackboard) -> int:
-        thing = call(board)
-        if thing is None:
+        operand = call(board)
+        if operand is None:
             return 0
-        if isinstance(thing, str | list | tuple | dict):
-            return len(thing)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(operand, str | list | tuple | dict):
+            return len(operand)  # pyright: ignore[reportUnknownArgumentType]
         raise _expression_error(
-            form, f"{describe(thing)} has no length", "It takes a string, a list, a map or nil."
+            form, f"{describe(operand)} has no length", "It takes a string, a list, a map or nil."
         )
 
     return value
@@ -332,16 +330,16 @@ def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
     item, collection = calls
 
     def value(board: Blackboard) -> bool:
-        wanted, things = item(board), collection(board)
-        if things is None:
+        needle, haystack = item(board), collection(board)
+        if haystack is None:
             return False
-        if isinstance(things, str) and isinstance(wanted, str):
-            return wanted in things
-        if isinstance(things, list | tuple | dict):
-            return any(values_equal(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(haystack, str) and isinstance(needle, str):
+            return needle in haystack
+        if isinstance(haystack, list | tuple | dict):
+            return any(values_equal(needle, element) for element in haystack)  # pyright: ignore[reportUnknownVariableType]
         raise _expression_error(
             form,
-            f"cannot look for {describe(wanted)} in {describe(things)}",
+            f"cannot look for {describe(needle)} in {describe(haystack)}",
             "It takes a list, a map, a string or nil.",
         )
 
@@ -349,29 +347,29 @@ def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
-    collection, place, *rest = calls
+    collection, index, *rest = calls
 
     def value(board: Blackboard) -> Any:
-        things, key = collection(board), place(board)
-        if isinstance(things, dict) and isinstance(key, str | int):
-            found: Any = things.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        elif isinstance(things, list | tuple) and type(key) is int:
-            inside = -len(things) <= key < len(things)  # pyright: ignore[reportUnknownArgumentType]
-            found = things[key] if inside else None  # pyright: ignore[reportUnknownVariableType]
-        elif things is None:
-            found = None
+        container, key = collection(board), index(board)
+        if isinstance(container, dict) and isinstance(key, str | int):
+            result: Any = container.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        elif isinstance(container, list | tuple) and type(key) is int:
+            inside = -len(container) <= key < len(container)  # pyright: ignore[reportUnknownArgumentType]
+            result = container[key] if inside else None  # pyright: ignore[reportUnknownVariableType]
+        elif container is None:
+            result = None
         else:
             raise _expression_error(
                 form,
-                f"cannot get {describe(key)} from {describe(things)}",
+                f"cannot get {describe(key)} from {describe(container)}",
                 "It takes a map and a key, or a list and an index.",
             )
-        return rest[0](board) if found is None and rest else found  # pyright: ignore[reportUnknownVariableType]
+        return rest[0](board) if result is None and rest else result  # pyright: ignore[reportUnknownVariableType]
 
     return value
 
 
-# name → least and most arguments, maker
+# name → minimum and maximum number of arguments, compiler
 OPERATORS: Mapping[str, tuple[int, int | None, OperatorCompiler]] = {
     "=": (2, 2, _equality(expected=True)),
     "!=": (2, 2, _equality(expected=False)),

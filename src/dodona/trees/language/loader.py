@@ -1,4 +1,4 @@
-"""From files to trees. A tree that loads can run; one that does not says all that is wrong."""
+"""Loads trees from files. A tree that loads can run; otherwise all problems are reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dodona.core.errors import DodonaError, LoadError, ReadError, did_you_mean
-from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector, read, read_file
+from dodona.lisp import Form, Keyword, List, Literal, Symbol, read, read_file
+from dodona.lisp.forms import children
 from dodona.trees.language.expressions import starts_with
 from dodona.trees.language.node import Node
 from dodona.trees.language.parser import Parser
@@ -22,7 +23,7 @@ _TREE_OPTIONS = ("description", "blackboard-schema", "finally")
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a set of files holds: trees by name, in the order of the files, and their tests."""
+    """The content of a set of files: trees by name, in file order, tests and problems."""
 
     trees: Mapping[str, Tree]
     tests: tuple[List, ...] = ()
@@ -33,7 +34,7 @@ class LoadResult:
         return [warning for tree in self.trees.values() for warning in tree.warnings]
 
     def main_tree(self) -> Tree:
-        """The first tree; every mistake at once when there is one."""
+        """Return the first tree. Raise one LoadError with all problems if there are any."""
         if self.problems:
             raise LoadError.combine(self.problems)
         if not self.trees:
@@ -48,10 +49,10 @@ def load(
     library: Mapping[str, Tree] | None = None,
     host_keys: Iterable[str] = (),
 ) -> Tree:
-    """The first tree of a file, or of a text: a str with a parenthesis in it is one.
+    """Load the first tree of a file, or of source text if the str contains a parenthesis.
 
-    `library` holds trees that subtrees may name; `host_keys` are put on the blackboard by the
-    host and are so known.
+    `library` holds trees that subtrees may refer to. `host_keys` are the blackboard keys that the
+    host sets; they need no declaration.
     """
     is_text = isinstance(source, str) and "(" in source
     forms = read(str(source)) if is_text else read_file(Path(source))
@@ -65,7 +66,7 @@ def load_files(
     library: Mapping[str, Tree] | None = None,
     host_keys: Iterable[str] = (),
 ) -> LoadResult:
-    """All that these files hold, mistakes included. They may name each other's trees."""
+    """Load all trees and tests of these files. The files may refer to each other's trees."""
     forms: list[Form] = []
     unreadable: list[DodonaError] = []
     for path in paths:
@@ -85,7 +86,7 @@ class _TreeParts:
 
 
 class Loader:
-    """Loads a set of forms; trees are loaded when they are first named, so order is free."""
+    """Loads a set of forms. Trees are loaded on first reference, so their order does not matter."""
 
     def __init__(
         self,
@@ -107,16 +108,16 @@ class Loader:
             self._register_form(form, tests)
         for name in self._tree_forms:
             self._load_tree(name)
-        # In the order of the files, not in that of the references.
-        found = {name: tree for name in self._tree_forms if (tree := self._trees[name]) is not None}
+        # In file order, not in the order of references.
+        trees = {name: tree for name in self._tree_forms if (tree := self._trees[name]) is not None}
         problems = sorted(self._parser.problems, key=_position)
-        return LoadResult(found, tuple(tests), tuple(problems))
+        return LoadResult(trees, tuple(tests), tuple(problems))
 
     def _add_problem(self, form: Form, message: str, hint: str = "") -> None:
         self._parser.add_problem(form.span, message, hint)
 
     def _register_form(self, form: Form, tests: list[List]) -> None:
-        """Top-level forms are trees and tests."""
+        """Register a top-level form, which must be a tree or a test."""
         head = form.items[0] if isinstance(form, List) and form.items else None
         word = head.name if isinstance(head, Symbol) else ""
         if not isinstance(form, List) or word not in ("tree", "test"):
@@ -139,14 +140,14 @@ class Loader:
         elif name.value in self._tree_forms:
             first = self._tree_forms[name.value].span
             self._add_problem(
-                name, f'tree "{name.value}" exists already.', f"The first is at {first}."
+                name, f'tree "{name.value}" already exists.', f"The first is at {first}."
             )
         else:
             self._tree_forms[name.value] = form
             self._handle_nested_trees(name.value, form)
 
     def _handle_nested_trees(self, name: str, form: List) -> None:
-        """A tree inside a tree means a lost parenthesis: say that once, and nothing of the rest."""
+        """Report a tree inside a tree as a missing parenthesis, and only that."""
         inner = [item for item in form.items[2:] if starts_with(item, "tree")]
         for tree in inner:
             self._register_form(tree, [])
@@ -154,31 +155,31 @@ class Loader:
             self._trees[name] = None
             self._add_problem(
                 inner[0],
-                f'this tree stands inside of tree "{name}".',
+                f'this tree is inside tree "{name}".',
                 "A parenthesis is missing before it.",
             )
 
     def _resolve(self, reference: Literal) -> Tree | None:
-        """The tree that `(subtree "name")` means."""
+        """Return the tree that `(subtree "name")` refers to."""
         name = str(reference.value)
         if name in self._loading:
-            circle = " → ".join([*self._loading[self._loading.index(name) :], name])
+            cycle = " → ".join([*self._loading[self._loading.index(name) :], name])
             self._add_problem(
-                reference, f"subtrees go round in a circle: {circle}.", "Break it up."
+                reference, f"subtrees form a cycle: {cycle}.", "Remove one of the references."
             )
             return None
         if name in self._tree_forms:
             tree = self._load_tree(name)
             if tree is None:
-                self._unresolved_count += 1  # its mistakes are noted, ours is only to name it
+                self._unresolved_count += 1  # its problems are already in the list
             return tree
         if name in self._library:
             return self._library[name]
-        known = [*self._tree_forms, *self._library]
+        names = [*self._tree_forms, *self._library]
         self._add_problem(
             reference,
             f'there is no tree "{name}".',
-            did_you_mean(name, known) or "Name its file as well, or add it to this one.",
+            did_you_mean(name, names) or "Pass its file as well, or add the tree to this file.",
         )
         return None
 
@@ -212,15 +213,15 @@ class Loader:
         return tree
 
     def _check_shared_keys(self, tree: Tree) -> None:
-        """A key that two trees of one run share has one type."""
+        """Check that a key shared by two trees of a run has the same type in both."""
         for used in tree.used_trees():
             for name, key in used.schema.for_scopes(Scope.TREE, Scope.GLOBAL).keys.items():
                 ours = tree.run_schema.keys[name]
                 if ours.type != key.type and "any" not in (ours.type, key.type):
                     self._add_problem(
                         tree.form.items[1],
-                        f"key ':{name}' is {with_article(ours.type)} here, and {with_article(key.type)} in "
-                        f'tree "{used.name}".',
+                        f"key ':{name}' is {with_article(ours.type)} here, and "
+                        f'{with_article(key.type)} in tree "{used.name}".',
                         "Give it one type, or :scope :subtree.",
                     )
 
@@ -232,7 +233,7 @@ class Loader:
                 parts.options["blackboard-schema"], Scope.TREE
             )
         final = parts.options.get("finally")
-        ending = self._parser.parse_node(final) if final is not None else None
+        finally_node = self._parser.parse_node(final) if final is not None else None
         root = self._parse_root(parts, form)
         if root is None:
             return None
@@ -242,7 +243,7 @@ class Loader:
             root=root,
             description=self._parse_description(parts),
             schema=schema,
-            finally_node=ending,
+            finally_node=finally_node,
         )
 
     def _parse_description(self, parts: _TreeParts) -> str:
@@ -292,23 +293,23 @@ class Loader:
         return nodes[0]
 
     def _find_unknown_keys(self, tree: Tree) -> Iterable[LoadError]:
-        """Keys that nobody declares: perhaps misspelt, so a warning."""
-        known = set(tree.run_schema.keys) | self._host_keys
+        """Yield a warning for each undeclared key, which may be misspelt."""
+        declared = set(tree.run_schema.keys) | self._host_keys
         for used in (tree, *tree.used_trees()):
             for node in used.nodes():
-                known.update(node.schema.keys)
+                declared.update(node.schema.keys)
                 leaf = node.decoration.enter if node.decoration is not None else node.leaf
                 if leaf is not None:
-                    known.update(leaf.reads, leaf.writes)
-        seen: set[str] = set()
+                    declared.update(leaf.reads, leaf.writes)
+        reported: set[str] = set()
         for node in tree.nodes():
             for key, span in _mentioned_keys(node):
-                if key not in known and key not in seen:
-                    seen.add(key)
+                if key not in declared and key not in reported:
+                    reported.add(key)
                     yield LoadError(
-                        f"key ':{key}' is in no schema.",
+                        f"key ':{key}' is not in any schema.",
                         where=span.location(),
-                        hint=did_you_mean(key, known) or "Declare it in :blackboard-schema.",
+                        hint=did_you_mean(key, declared) or "Declare it in :blackboard-schema.",
                     )
 
 
@@ -327,15 +328,7 @@ def _position(problem: LoadError) -> tuple[str, int, int]:
 def _is_too_deep(form: Form) -> bool:
     level: list[Form] = [form]
     for _ in range(MAX_FORM_DEPTH):
-        level = [inner for outer in level for inner in _child_forms(outer)]
+        level = [inner for outer in level for inner in children(outer)]
         if not level:
             return False
     return True
-
-
-def _child_forms(form: Form) -> Iterable[Form]:
-    if isinstance(form, List | Vector):
-        return form.items
-    if isinstance(form, Map):
-        return [part for pair in form.pairs for part in pair]
-    return [form.form] if isinstance(form, Quote) else ()

@@ -1,4 +1,4 @@
-"""A node as it was written: kind, name, options, children, and where it stands in the file."""
+"""A parsed node: kind, name, options, children, and its position in the file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A keyword a node takes, and what may stand behind it.
+    """A keyword that a node takes, and the type of its value.
 
-    integer, number: a literal or an expression, at least `least` · flag: nothing, true or false ·
-    choice: one of `choices`, as a keyword · text: a string · value: any expression ·
+    integer, number: a literal or an expression, at least `minimum` · flag: no value, true or
+    false · choice: one of `choices`, as a keyword · text: a string · value: any expression ·
     schema: a blackboard schema.
     """
 
@@ -51,7 +51,7 @@ class Option:
         return f"{noun} of at least {self.minimum:g}" if self.minimum is not None else noun
 
     def accepts(self, value: Any) -> bool:
-        """Is this a number the option takes?"""
+        """Return whether the option takes this number."""
         kinds = int if self.value_type == "integer" else (int, float)
         if not isinstance(value, kinds) or isinstance(value, bool):
             return False
@@ -64,7 +64,7 @@ class NodeProblem(NamedTuple):
 
 
 class Arity(NamedTuple):
-    """How many children a node takes; no `most` means any number."""
+    """The number of children of a node; without `maximum` there is no upper limit."""
 
     minimum: int
     maximum: int | None
@@ -84,12 +84,12 @@ NONE, ONE, SOME, TWO_OR_THREE = Arity(0, 0), Arity(1, 1), Arity(1, None), Arity(
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """What a head symbol means: its syntax, and how it is compiled.
+    """The meaning of a head symbol: its syntax, and how it is compiled.
 
-    `test` is the positional expression in front of the children: none, one, or (for
-    condition) one that may be left out; with `asks` the first child may be one, and is read as a
-    condition. `allows_extra_options` takes any keyword, as a value. `binds` says what the node's name
-    refers to. `check` finds what only this kind can know to be wrong.
+    `test_arity` is the number of positional expressions before the children: none, one, or (for
+    condition) an optional one. With `first_is_condition` the first child may be an expression,
+    which is parsed as a condition. `allows_extra_options` accepts any keyword with a value.
+    `binds` says what the node's name refers to. `check` finds problems specific to this kind.
     """
 
     name: str
@@ -100,11 +100,12 @@ class NodeKind:
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     test_arity: Arity = NONE
     allows_extra_options: bool = False
-    # Does a tick evaluate expressions or call what may raise, outside of a leaf?
+    # A tick may raise outside of a leaf, for example when it evaluates an expression.
     may_raise: bool = False
     first_is_condition: bool = False
-    # Under a parallel, does it stand for a child per item? Do its keywords name keys it writes?
+    # Under a parallel, the node expands to one child per item.
     expands: bool = False
+    # The node's keywords are the blackboard keys that it writes.
     writes_options: bool = False
     binds: Literal["leaf", "decoration", "tree"] | None = None
     check: Callable[[Node], Iterator[NodeProblem]] | None = None
@@ -126,25 +127,25 @@ class Node:
 
     @property
     def label(self) -> str:
-        """What people call it: its name, its leaf, or its kind."""
+        """The display name: the node's name, its leaf or its kind."""
         if self.name:
             return self.name
         return self.leaf.name if self.leaf else self.kind.name
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, in the order of the file; not into referenced trees."""
+        """Yield this node and its descendants in file order, without referenced trees."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def expressions(self) -> Iterator[Expression]:
-        """Every expression written in this very node."""
+        """Yield the expressions of this node, without those of its children."""
         if self.test is not None:
             yield self.test
         yield from (value for value in self.options.values() if isinstance(value, Expression))
 
     def number_option(self, option: str, default: float = 0) -> Callable[[Any], Any]:
-        """The option as a function of the blackboard; a wrong value is an ExpressionError."""
+        """Return the option as a function of the blackboard that raises ExpressionError."""
         expression: Expression | None = self.options.get(option)
         if expression is None or expression.constant:
             constant = default if expression is None else expression.value

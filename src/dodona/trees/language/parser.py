@@ -1,4 +1,4 @@
-"""From forms to nodes: every name, keyword, literal and child is checked here."""
+"""Parses forms into nodes. Every name, keyword, literal and child is checked here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dodona.trees.runtime.registry import Registry
 
 @dataclass(slots=True)
 class _NodeParts:
-    """The parts of a node's form, as far as they have been sorted."""
+    """The parts of a node's form that have been parsed so far."""
 
     kind: NodeKind
     head: Symbol
@@ -39,13 +39,13 @@ class _NodeParts:
     fn_span: Span | None = None
 
 
-# After so many mistakes the rest of a file is not looked at: nobody reads on, and the search for
-# the nearest right word is not free.
+# After this many problems the rest of a file is skipped: longer lists are not read, and the
+# search for the nearest correct word is expensive.
 MAX_PROBLEMS = 100
 
 
 class Parser:
-    """Reads nodes; mistakes are noted, not raised, so that one pass finds them all."""
+    """Parses nodes. Problems are collected, not raised, so that one pass finds them all."""
 
     def __init__(self, registry: Registry, resolve: Callable[[Literal], Tree | None]) -> None:
         self.registry = registry
@@ -59,10 +59,10 @@ class Parser:
     # -- nodes -------------------------------------------------------------------------------
 
     def parse_node(self, form: Form) -> Node | None:
-        """The node, or nothing when there is a mistake in it (which has been noted).
+        """Return the node, or None if it has problems, which are added to `problems`.
 
-        One slip is told once: a node whose keywords are wrong is not told that some are missing,
-        and one whose shape is wrong is not looked at further. Its children always are.
+        Each error is reported once: a node with invalid keywords is not reported for missing
+        ones, and a node with the wrong shape is not checked further. Its children always are.
         """
         before = len(self.problems)
         if before >= MAX_PROBLEMS:
@@ -73,15 +73,15 @@ class Parser:
             self._check_below(form)
             return None
         assert isinstance(form, List)
-        reading = self._split_parts(_NodeParts(kind, head), form.items[1:])
-        if len(self.problems) > before or not self._check_shape(reading):
-            self._check_forms(reading.body)
+        parts = self._split_parts(_NodeParts(kind, head), form.items[1:])
+        if len(self.problems) > before or not self._check_shape(parts):
+            self._check_forms(parts.body)
             return None
-        node = self._build_node(reading, form)
+        node = self._build_node(parts, form)
         if len(self.problems) > before:
             return None
-        for mistake in kind.check(node) if kind.check is not None else ():
-            self.add_problem(head.span, mistake.message, mistake.hint)
+        for problem in kind.check(node) if kind.check is not None else ():
+            self.add_problem(head.span, problem.message, problem.hint)
         return node if len(self.problems) == before else None
 
     def _parse_head(self, form: Form) -> Symbol | None:
@@ -105,20 +105,20 @@ class Parser:
         if head.name == "tree":
             self.add_problem(
                 head.span,
-                "a tree cannot stand inside a tree.",
+                "a tree cannot be inside another tree.",
                 "Is a parenthesis missing before it?",
             )
             return None
-        known = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
+        names = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
         self.add_problem(
             head.span,
             f"unknown node '{head.name}'.",
-            did_you_mean(head.name, known) or f"There are: {' '.join(sorted(known))}.",
+            did_you_mean(head.name, names) or f"Available: {' '.join(sorted(names))}.",
         )
         return None
 
     def _check_below(self, form: Form) -> None:
-        """The mistakes below a node nobody knows are worth knowing; below a lost tree not."""
+        """Report the problems below an unknown node, but not below a misplaced tree."""
         if isinstance(form, List) and not starts_with(form, "tree"):
             self._check_forms(form.items[1:])
 
@@ -128,7 +128,7 @@ class Parser:
                 self.parse_node(form)
 
     def _split_parts(self, parts: _NodeParts, items: tuple[Form, ...]) -> _NodeParts:
-        """Tell name, options and the rest apart."""
+        """Split the items into name, options and body."""
         at = 0
         if items and isinstance(items[0], Symbol):
             parts.name, at = items[0], 1
@@ -146,14 +146,14 @@ class Parser:
         return parts
 
     def _check_shape(self, parts: _NodeParts) -> bool:
-        """Is all there, and no more? Notes the first thing that is not."""
+        """Return whether all required parts are present and no others; report the first problem."""
         kind, head = parts.kind, parts.head.span
         for option, declared in kind.options.items():
             if declared.required and option not in parts.option_spans:
                 self.add_problem(head, f"'{kind.name}' needs ':{option}'.", f"It takes {declared}.")
                 return False
         if kind.test_arity.minimum and not self._has_test(parts):
-            # A word in the expression's place was taken for the node's name.
+            # A word in place of the expression was parsed as the node's name.
             if parts.name is None or self.parse_expression(parts.name) is not None:
                 self.add_problem(
                     head, f"'{kind.name}' needs an expression.", f"Write {kind.usage}."
@@ -172,11 +172,11 @@ class Parser:
         return False
 
     def _has_test(self, parts: _NodeParts) -> bool:
-        """Is there a form for the expression, beside those for the children?"""
-        rest = parts.body
-        if len(rest) > parts.kind.arity.minimum:
+        """Return whether the body has a form for the expression, in addition to the children."""
+        body = parts.body
+        if len(body) > parts.kind.arity.minimum:
             return True
-        return bool(rest) and not self._is_node(rest[0])
+        return bool(body) and not self._is_node(body[0])
 
     def _is_node(self, form: Form) -> bool:
         if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Symbol):
@@ -190,8 +190,8 @@ class Parser:
         if kind.test_arity.maximum and parts.body:
             parts.has_test = True
             test = self.parse_expression(parts.body.pop(0))
-        own = kind.compile is compile_leaf and kind.binds is None
-        leaf = self.registry.find_leaf_node(kind.name) if own else None
+        is_leaf_node = kind.compile is compile_leaf and kind.binds is None
+        leaf = self.registry.find_leaf_node(kind.name) if is_leaf_node else None
         if leaf is not None:
             self._check_arguments(parts, leaf)
         node = Node(
@@ -208,16 +208,16 @@ class Parser:
         return self._bind(node, parts)
 
     def _parse_children(self, parts: _NodeParts) -> tuple[Node, ...]:
-        found: list[Node] = []
+        nodes: list[Node] = []
         for index, form in enumerate(parts.body):
-            asked = parts.kind.first_is_condition and index == 0 and _is_condition_form(form)
-            node = self._parse_condition(form) if asked else self.parse_node(form)
+            is_test = parts.kind.first_is_condition and index == 0 and _is_condition_form(form)
+            node = self._parse_condition(form) if is_test else self.parse_node(form)
             if node is not None:
-                found.append(node)
-        return tuple(found)
+                nodes.append(node)
+        return tuple(nodes)
 
     def _parse_condition(self, form: Form) -> Node | None:
-        """An expression where a condition is expected."""
+        """Parse an expression where a condition is expected."""
         test = self.parse_expression(form)
         kind = self.registry.kinds["condition"]
         return Node(kind, None, form.span, form, test=test) if test else None
@@ -225,18 +225,18 @@ class Parser:
     # -- options -----------------------------------------------------------------------------
 
     def _parse_option(self, parts: _NodeParts, keyword: Keyword, next_form: Form | None) -> int:
-        """Read one option; how many forms its value took."""
+        """Parse one option. Return the number of forms that its value takes (0 or 1)."""
         kind, name = parts.kind, keyword.name
         declared = kind.options.get(name) or (
             Option("value") if kind.allows_extra_options else None
         )
         if declared is None:
-            known = [f":{option}" for option in kind.options]
+            names = [f":{option}" for option in kind.options]
             self.add_problem(
                 keyword.span,
                 f"'{kind.name}' has no keyword ':{name}'.",
-                did_you_mean(f":{name}", known)
-                or (f"It takes {' '.join(known)}." if known else "It takes none."),
+                did_you_mean(f":{name}", names)
+                or (f"It takes {' '.join(names)}." if names else "It takes none."),
             )
             return 1 if self._is_value(kind, next_form) else 0
         if name in parts.option_spans:
@@ -255,7 +255,7 @@ class Parser:
         return 1
 
     def _is_value(self, kind: NodeKind, form: Form | None) -> bool:
-        """Does this belong to the unknown keyword before it?"""
+        """Return whether the form is probably the value of the unknown keyword before it."""
         if isinstance(form, Keyword):
             return form.name not in kind.options
         return form is not None and not self._is_node(form)
@@ -297,7 +297,7 @@ class Parser:
         )
 
     def _parse_computed(self, keyword: Keyword, declared: Option, form: Form) -> Expression | None:
-        """A number or any value: a literal is checked now, an expression when it is evaluated."""
+        """Parse a number or value. A literal is checked now, an expression on evaluation."""
         expression = self.parse_expression(form)
         if expression is None or declared.value_type == "value" or not expression.constant:
             return expression
@@ -313,7 +313,7 @@ class Parser:
             self.problems.append(error)
             return None
 
-    # -- what names refer to -----------------------------------------------------------------
+    # -- name resolution ---------------------------------------------------------------------
 
     def _bind(self, node: Node, parts: _NodeParts) -> Node:
         if parts.kind.binds == "leaf" and not parts.has_test:
@@ -333,15 +333,15 @@ class Parser:
         return node
 
     def _bind_leaf(self, node: Node, parts: _NodeParts) -> Node:
-        given = parts.options.pop("fn", None)
-        name = given or (parts.name.name if parts.name else None)
-        if "fn" in parts.option_spans and given is None:
-            return node  # its mistake is noted
+        function_name = parts.options.pop("fn", None)
+        name = function_name or (parts.name.name if parts.name else None)
+        if "fn" in parts.option_spans and function_name is None:
+            return node  # the problem is already in the list
         if name is None:
-            what = "an expression, a name or" if parts.kind.name == "condition" else "a name or"
+            choices = "an expression, a name or" if parts.kind.name == "condition" else "a name or"
             self.add_problem(
                 parts.head.span,
-                f"'{parts.kind.name}' needs {what} ':fn'.",
+                f"'{parts.kind.name}' needs {choices} ':fn'.",
                 f"Write {parts.kind.usage}.",
             )
             return node
@@ -352,7 +352,7 @@ class Parser:
                 at,
                 f"no leaf is registered as '{name}'.",
                 did_you_mean(name, self.registry.leaves)
-                or f'Register it with @leaf("{name}"), in a file that --leaves names.',
+                or f'Register it with @leaf("{name}") in a file passed with --leaves.',
             )
             return node
         self._check_arguments(parts, leaf)
@@ -365,19 +365,19 @@ class Parser:
             )
             return node
         name = parts.name.name
-        found = self.registry.find_decoration(name)
-        if found is None:
+        decoration = self.registry.find_decoration(name)
+        if decoration is None:
             self.add_problem(
                 parts.name.span,
                 f"no decorator is registered as '{name}'.",
                 did_you_mean(name, self.registry.decorations)
-                or f'Register it with @decorator("{name}"), in a file that --leaves names.',
+                or f'Register it with @decorator("{name}") in a file passed with --leaves.',
             )
-        return replace(node, decoration=found)
+        return replace(node, decoration=decoration)
 
     def _check_arguments(self, parts: _NodeParts, leaf: Leaf) -> None:
-        given = {option.replace("-", "_"): option for option in parts.options}
-        for name, option in given.items():
+        arguments = {option.replace("-", "_"): option for option in parts.options}
+        for name, option in arguments.items():
             parameter = leaf.parameters.get(name)
             if parameter is not None:
                 self._check_literal(parts, option, parameter)
@@ -389,7 +389,7 @@ class Parser:
                     or _format_parameters(leaf),
                 )
         for name, parameter in leaf.parameters.items():
-            if parameter.required and name not in given:
+            if parameter.required and name not in arguments:
                 self.add_problem(
                     parts.head.span,
                     f"leaf '{leaf.name}' needs the argument ':{_to_kebab_case(name)}'.",
@@ -400,18 +400,19 @@ class Parser:
         expression: Expression = parts.options[option]
         if not expression.constant or parameter.type is None or expression.value is None:
             return
-        value, wanted = expression.value, parameter.type
-        if type(value) is wanted or (wanted is float and type(value) is int):
+        value, expected = expression.value, parameter.type
+        if type(value) is expected or (expected is float and type(value) is int):
             return
         self.add_problem(
             expression.form.span,
-            f"':{option}' takes a value of type {wanted.__name__} (got {describe_form(expression.form)}).",
+            f"':{option}' takes a value of type {expected.__name__} "
+            f"(got {describe_form(expression.form)}).",
             "Change the value, or the leaf.",
         )
 
 
 def _child_arity(parts: _NodeParts) -> Arity:
-    """How many children: a subtree that is named by a string takes none, any other one."""
+    """Return the number of children: none for a subtree named by a string, otherwise one."""
     arity = parts.kind.arity
     if parts.kind.binds != "tree":
         return arity
@@ -419,7 +420,7 @@ def _child_arity(parts: _NodeParts) -> Arity:
 
 
 def _leaf_kind(leaf: Leaf) -> NodeKind:
-    """A leaf used as a node, `(llm-call …)`: its name is the head."""
+    """Return the kind of a leaf used as a node, `(llm-call …)`: its name is the head."""
     arguments = "".join(f" :{_to_kebab_case(name)} VALUE" for name in leaf.parameters)
     usage = f"({leaf.name}{arguments})"
     return NodeKind(leaf.name, "", compile_leaf, usage=usage, allows_extra_options=True)
@@ -441,5 +442,5 @@ def _format_parameters(leaf: Leaf) -> str:
 
 
 def _to_kebab_case(name: str) -> str:
-    """A parameter's name as trees write it."""
+    """Return a parameter's name as written in trees."""
     return name.replace("_", "-")

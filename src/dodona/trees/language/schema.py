@@ -1,9 +1,9 @@
-"""What a tree's blackboard holds: each key's type, default and scope.
+"""The schema of a tree's blackboard: the type, default and scope of each key.
 
-:turn 0                                    a number, 0 at first, in the tree's scope
-:query nil                                 anything
-:seen {:type :list :scope :global}         kept from run to run
-:draft {:default "" :scope :subtree}       fresh each time the subtree starts
+:turn 0                                    a number, initially 0, in the tree's scope
+:query nil                                 any type
+:seen {:type :list :scope :global}         persists between runs
+:draft {:default "" :scope :subtree}       reset each time the subtree starts
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TYPES: Mapping[str, frozenset[type]] = {
     "map": frozenset({dict}),
 }
 
-# Reserved keys are written by the runtime only.
+# Only the runtime writes reserved keys.
 RESERVED_KEYS: Mapping[str, str] = {
-    "_item": "the item a for-each is at",
+    "_item": "the current item of a for-each",
     "_index": "its index, from 0",
     "_error": "the last error: node, type, message",
     "_exhausted": "true when a repeater used up its iterations",
     "_status": "in :finally, how the tree ended: success, failure, cancelled, stuck, superseded",
-    "_stuck": "in a recovery tree, what the watchdog saw: nodes, seconds, count",
+    "_stuck": "in a recovery tree, the watchdog's report: nodes, seconds, count",
 }
 
 
@@ -42,6 +42,8 @@ UNSIZED_TYPES: frozenset[type] = frozenset({int, float, bool, type(None)})
 
 
 class Scope(Enum):
+    """The lifetime of a key: one run, one execution of a subtree, or across runs."""
+
     TREE = "tree"
     SUBTREE = "subtree"
     GLOBAL = "global"
@@ -49,15 +51,17 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
+    """A declared blackboard key."""
+
     name: str
     type: str = "any"
     default: Any = None
     scope: Scope = Scope.TREE
 
     def check(self, value: Any) -> None:
-        """Refuse a value of another type. nil is taken everywhere: it means "not set"."""
+        """Raise BlackboardError for a value of the wrong type. Every key takes nil ("not set")."""
         kinds = TYPES[self.type]
-        # bool is an int to isinstance, and a flag in a counter is a mistake.
+        # bool is an int to isinstance, but a flag in a counter is an error.
         if value is None or not kinds or type(value) in kinds:
             return
         if type(value) is not bool and isinstance(value, tuple(kinds)):
@@ -70,41 +74,41 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Keys by name; `quick` holds the types that each takes without a closer look.
+    """Keys by name; `fast_types` holds the types that each key accepts without further checks.
 
-    Every run begins with the defaults: which of them must be copied is found out once.
+    Every run starts with the defaults, so the set of defaults to copy is computed once.
     """
 
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
-    quick: Mapping[str, frozenset[type]] = field(init=False, repr=False, compare=False)
+    fast_types: Mapping[str, frozenset[type]] = field(init=False, repr=False, compare=False)
     _defaults: Mapping[str, Any] = field(init=False, repr=False, compare=False)
-    _copied: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _mutable_keys: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        quick = {
+        fast_types = {
             name: UNSIZED_TYPES & (TYPES[key.type] or UNSIZED_TYPES)
             for name, key in self.keys.items()
         }
         defaults = {name: key.default for name, key in self.keys.items()}
-        copied = tuple(
+        mutable_keys = tuple(
             name for name, value in defaults.items() if copy_if_mutable(value) is not value
         )
-        object.__setattr__(self, "quick", quick)
+        object.__setattr__(self, "fast_types", fast_types)
         object.__setattr__(self, "_defaults", defaults)
-        object.__setattr__(self, "_copied", copied)
+        object.__setattr__(self, "_mutable_keys", mutable_keys)
 
     def for_scopes(self, *scopes: Scope) -> Schema:
-        """The keys of these scopes only."""
+        """Return a schema with only the keys of these scopes."""
         return Schema({name: key for name, key in self.keys.items() if key.scope in scopes})
 
     def merge(self, other: Schema) -> Schema:
-        """Ours and theirs; where both declare a key, ours."""
+        """Return a schema with the keys of both; ours win."""
         return Schema({**other.keys, **self.keys})
 
     def defaults(self) -> dict[str, Any]:
-        """The values of a fresh scope; containers are copies, so that runs share nothing."""
+        """Return the values of a new scope. Containers are copied, so that runs share nothing."""
         values = {**self._defaults}
-        for name in self._copied:
+        for name in self._mutable_keys:
             values[name] = copy_if_mutable(values[name])
         return values
 
@@ -113,7 +117,7 @@ EMPTY_SCHEMA = Schema()
 
 
 def copy_if_mutable(value: Any) -> Any:
-    """The value, or a copy of it when it could be changed."""
+    """Return the value, or a deep copy if it is mutable."""
     if type(value) is str or type(value) in UNSIZED_TYPES:
         return value
     if not value and type(value) in (list, dict):
@@ -122,7 +126,7 @@ def copy_if_mutable(value: Any) -> Any:
 
 
 def type_of(value: Any) -> str:
-    """The schema type a default stands for."""
+    """Return the schema type that a default implies."""
     if value is None:
         return "any"
     if isinstance(value, bool):
@@ -133,11 +137,12 @@ def type_of(value: Any) -> str:
 
 
 def with_article(noun: str) -> str:
+    """Return the noun with "a" or "an"."""
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def describe(value: Any) -> str:
-    """A value as errors name it, in the words of the language: its kind and, when short, itself."""
+    """Describe a value for an error message: its type, and the value if it is short."""
     if value is None:
         return "nil"
     kind = cast("type[Any]", type(value))
@@ -151,7 +156,7 @@ def describe(value: Any) -> str:
 
 
 def values_equal(left: Any, right: Any) -> bool:
-    """Are these one value? Unlike in Python, true is not 1, at any depth."""
+    """Return whether two values are equal. Unlike in Python, true never equals 1, at any depth."""
     if left != right:
         return False
     if isinstance(left, dict):
@@ -164,7 +169,7 @@ def values_equal(left: Any, right: Any) -> bool:
 
 
 def merge_shared_keys(schemas: Iterable[Schema]) -> Schema:
-    """Keys that several trees share in one run: all but their subtree-scoped ones."""
+    """Return the keys that several trees share in a run: all except the subtree-scoped ones."""
     shared = EMPTY_SCHEMA
     for schema in schemas:
         shared = shared.merge(schema.for_scopes(Scope.TREE, Scope.GLOBAL))

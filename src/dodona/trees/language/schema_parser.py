@@ -1,4 +1,4 @@
-"""Reads a tree's `:blackboard-schema`."""
+"""Parses the `:blackboard-schema` of a tree."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CompileForm = Callable[[Form], Expression | None]
 
 
 class SchemaParser:
-    """Mistakes are noted through `wrong`, not raised."""
+    """Parses schemas. Problems are reported with `add_problem`, not raised."""
 
     def __init__(self, add_problem: AddProblem, compile_form: CompileForm) -> None:
         self._add_problem = add_problem
         self._compile_form = compile_form
 
     def parse(self, form: Form, scope: Scope) -> Schema:
-        """A map of keys to defaults, or to maps with :type, :default, :scope and :doc."""
+        """Parse a map of keys to defaults, or to maps with :type, :default, :scope and :doc."""
         if not isinstance(form, Map):
             self._add_problem(
                 form.span,
@@ -60,14 +60,17 @@ class SchemaParser:
                 parts[word.name] = part
             else:
                 near = did_you_mean(to_data(word), _KEY_OPTIONS)
-                message = f"a key is described by :type, :default, :scope and :doc (got {describe_form(word)})."
+                message = (
+                    "a key is described by :type, :default, :scope and :doc "
+                    f"(got {describe_form(word)})."
+                )
                 self._add_problem(
-                    word.span, message, near or "Put a map that is a default into :default."
+                    word.span, message, near or "To use a map as the default, put it in :default."
                 )
         default = self._parse_default(parts["default"]) if "default" in parts else None
         kind = self._parse_choice(parts.get("type"), TYPES) or type_of(default)
-        where = self._parse_choice(parts.get("scope"), [s.value for s in Scope])
-        key = Key(name.name, kind, default, Scope(where) if where else scope)
+        scope_name = self._parse_choice(parts.get("scope"), [s.value for s in Scope])
+        key = Key(name.name, kind, default, Scope(scope_name) if scope_name else scope)
         try:
             key.check(default)
         except BlackboardError as error:
@@ -83,7 +86,8 @@ class SchemaParser:
         near = did_you_mean(form.name, choices) if isinstance(form, Keyword) else ""
         self._add_problem(
             form.span,
-            f"expected one of {' '.join(':' + word for word in choices)} (got {describe_form(form)}).",
+            f"expected one of {' '.join(':' + word for word in choices)} "
+            f"(got {describe_form(form)}).",
             near,
         )
         return None
@@ -96,7 +100,7 @@ class SchemaParser:
             return expression.value
         self._add_problem(
             form.span,
-            "a default is a literal, not an expression.",
+            "a default must be a literal, not an expression.",
             "Compute it with (set …) when the tree starts.",
         )
         return None
@@ -106,5 +110,5 @@ _KEY_OPTIONS = ("type", "default", "scope", "doc")
 
 
 def _is_key_description(value: Map) -> bool:
-    """Is this map a description of a key, not its default?"""
+    """Return whether this map describes a key, rather than being its default."""
     return any(isinstance(key, Keyword) and key.name in _KEY_OPTIONS for key, _ in value.pairs)

@@ -1,4 +1,4 @@
-"""A tree that has been loaded: it can run."""
+"""A loaded tree, ready to run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dodona.trees.runtime.program import Instrument, Program, compile_tree
 
 @dataclass(eq=False)
 class Tree:
-    """Immutable once loaded; a run keeps the one it began with, whatever is loaded later."""
+    """A loaded tree, immutable. A run keeps its tree even if a newer version is loaded."""
 
     name: str
     form: List
@@ -30,45 +30,45 @@ class Tree:
     )
 
     def program(self, instrument: Instrument | None = None) -> Program:
-        """The tree as closures; each way of looking at it is compiled once."""
-        found = self._programs.get(instrument)
-        if found is None:
-            found = compile_tree(self.root, self.finally_node, instrument)
-            self._programs[instrument] = found
-        return found
+        """Return the compiled tree; it is compiled once for each instrument."""
+        program = self._programs.get(instrument)
+        if program is None:
+            program = compile_tree(self.root, self.finally_node, instrument)
+            self._programs[instrument] = program
+        return program
 
     @cached_property
     def run_schema(self) -> Schema:
-        """What a run's blackboard holds: our keys, and those that the trees we use share."""
+        """The schema of a run's blackboard: this tree's keys, and those shared by its subtrees."""
         shared = merge_shared_keys([self.schema, *(tree.schema for tree in self.used_trees())])
         return self.schema.for_scopes(Scope.SUBTREE).merge(shared)
 
     @cached_property
     def global_keys(self) -> tuple[str, ...]:
-        """Those whose values outlive a run."""
+        """The keys whose values outlive a run."""
         return tuple(self.run_schema.for_scopes(Scope.GLOBAL).keys)
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same behaviour: the text without comments, and that of all it uses."""
-        whole = sha256(to_text(self.form).encode())
+        """A hash of the text without comments, including all trees that this tree uses."""
+        digest = sha256(to_text(self.form).encode())
         for tree in sorted(self.used_trees(), key=lambda tree: tree.name):
-            whole.update(to_text(tree.form).encode())
-        return whole.hexdigest()
+            digest.update(to_text(tree.form).encode())
+        return digest.hexdigest()
 
     def nodes(self) -> Iterator[Node]:
-        """The nodes of this very tree, :finally included."""
+        """Yield the nodes of this tree including :finally, without those of subtrees."""
         yield from self.root.walk()
         if self.finally_node is not None:
             yield from self.finally_node.walk()
 
     def used_trees(self) -> list[Tree]:
-        """The trees named below this one, each once."""
-        found: dict[str, Tree] = {}
+        """Return the trees that this one refers to, directly or indirectly, each once."""
+        trees: dict[str, Tree] = {}
         pending: list[Tree] = [self]
         while pending:
             for node in pending.pop().nodes():
-                if node.tree is not None and node.tree.name not in found:
-                    found[node.tree.name] = node.tree
+                if node.tree is not None and node.tree.name not in trees:
+                    trees[node.tree.name] = node.tree
                     pending.append(node.tree)
-        return list(found.values())
+        return list(trees.values())

@@ -1,4 +1,4 @@
-"""The nodes of the language, one per file. Each file opens with its truth table."""
+"""The nodes of the language, one per file. Each file starts with its truth table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dodona.trees.nodes import (
     retry,
     selector,
     sequence,
-    set,  # noqa: A004 - the node is called so
+    set,  # noqa: A004 - the node's name
     subtree,
     timeout,
     wait,

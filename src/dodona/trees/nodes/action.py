@@ -1,7 +1,7 @@
-"""(action NAME :fn "dotted.name" :argument VALUE …): call a leaf. Its table is in leaf.py.
+"""(action NAME :fn "dotted.name" :argument VALUE …): call a leaf. See leaf.py for its table.
 
 Without `:fn`, NAME is the leaf's name. Every other keyword is an argument of the function:
-`:max-tokens 100` is `max_tokens=100`.
+`:max-tokens 100` passes `max_tokens=100`.
 """
 
 from __future__ import annotations

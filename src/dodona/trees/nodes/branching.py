@@ -1,13 +1,13 @@
-"""(if TEST THEN ELSE): one of two. TEST is an expression or a condition.
+"""(if TEST THEN ELSE): run one of two children. TEST is an expression or a condition.
 
 | test    | if                                                          |
 |---------|-------------------------------------------------------------|
-| SUCCESS | runs THEN and ends as it does                               |
-| FAILURE | runs ELSE and ends as it does; SUCCESS when there is none   |
+| SUCCESS | runs THEN and returns its status                            |
+| FAILURE | runs ELSE and returns its status; SUCCESS without ELSE      |
 | RUNNING | RUNNING                                                     |
-| raises  | has failed: runs ELSE                                       |
+| raises  | counts as FAILURE: runs ELSE                                |
 
-The choice is made once. Unlike a selector, a THEN that fails does not fall through to ELSE.
+TEST is evaluated once. Unlike in a selector, a THEN that fails does not fall through to ELSE.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ TEST, THEN, ELSE = 0, 1, 2
 
 
 def compile_if(node: Node, build: Build) -> Compiled:
+    """Compile an `if` node."""
     children = build.compile_children(node)
     slot = build.add_slot(TEST)
 
     def tick(frame: Frame) -> Status:
-        at = frame.slots[slot]
-        if at == TEST:
-            answer = children[TEST].tick(frame)
-            if answer is RUNNING:
+        current = frame.slots[slot]
+        if current == TEST:
+            result = children[TEST].tick(frame)
+            if result is RUNNING:
                 return RUNNING
-            at = THEN if answer is SUCCESS else ELSE
-            if at == len(children):
+            current = THEN if result is SUCCESS else ELSE
+            if current == len(children):
                 return SUCCESS
-        status = children[at].tick(frame)
-        frame.slots[slot] = at if status is RUNNING else TEST
+        status = children[current].tick(frame)
+        frame.slots[slot] = current if status is RUNNING else TEST
         return status
 
     def halt(frame: Frame) -> bool:
-        at: int = frame.slots[slot]
-        if not children[at].halt(frame):
+        current: int = frame.slots[slot]
+        if not children[current].halt(frame):
             return False
         frame.slots[slot] = TEST
         return True
@@ -49,7 +50,7 @@ def compile_if(node: Node, build: Build) -> Compiled:
 
 KIND = NodeKind(
     "if",
-    "Runs one of two children.",
+    "Runs one of two children, depending on a test.",
     compile_if,
     usage="(if TEST THEN ELSE)",
     arity=TWO_OR_THREE,

@@ -1,12 +1,12 @@
-"""(condition EXPRESSION), (condition NAME :fn "dotted.name"): is it so?
+"""(condition EXPRESSION), (condition NAME :fn "dotted.name"): test an expression or a leaf.
 
 | the expression, or the leaf | condition |
 |-----------------------------|-----------|
-| true, or anything not empty | SUCCESS   |
+| true, any non-empty value   | SUCCESS   |
 | false, nil, 0, empty        | FAILURE   |
 | raises                      | FAILURE   |
 
-A leaf is read as leaf.py says.
+For the result of a leaf, see leaf.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
 
 
 def compile_condition(node: Node, build: Build) -> Compiled:
+    """Compile a `condition` node."""
     if node.test is None:
         return compile_leaf(node, build)
     evaluate = node.test.evaluate
@@ -31,7 +32,7 @@ def compile_condition(node: Node, build: Build) -> Compiled:
 
 KIND = NodeKind(
     "condition",
-    "Succeeds when an expression or a leaf says yes.",
+    "Succeeds if an expression is true or a leaf succeeds.",
     compile_condition,
     usage="(condition (> (blackboard :turn) 3)) or (condition NAME)",
     options={"fn": Option("text")},

@@ -1,4 +1,4 @@
-"""(succeed), (fail): SUCCESS and FAILURE, at once."""
+"""(succeed), (fail): return SUCCESS or FAILURE immediately."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ def _fail(frame: Frame) -> Status:
 
 
 def compile_succeed(node: Node, build: Build) -> Compiled:
+    """Compile a `succeed` node."""
     del node, build
     return Compiled(_succeed, halt_nothing)
 
 
 def compile_fail(node: Node, build: Build) -> Compiled:
+    """Compile a `fail` node."""
     del node, build
     return Compiled(_fail, halt_nothing)
 
 
-SUCCEED_KIND = NodeKind("succeed", "Succeeds at once.", compile_succeed, usage="(succeed)")
-FAIL_KIND = NodeKind("fail", "Fails at once.", compile_fail, usage="(fail)")
+SUCCEED_KIND = NodeKind("succeed", "Succeeds immediately.", compile_succeed, usage="(succeed)")
+FAIL_KIND = NodeKind("fail", "Fails immediately.", compile_fail, usage="(fail)")

@@ -1,12 +1,13 @@
-"""(decorator NAME CHILD): a registered function before the child, and another after it.
+"""(decorator NAME CHILD): call registered functions before and after the child.
 
 | enter              | decorator                                                     |
 |--------------------|---------------------------------------------------------------|
-| nothing, true      | runs the child; ends as it does, unless `leave` says otherwise |
+| nothing, true      | runs the child and returns its status, unless `leave` returns another |
 | false, or raises   | FAILURE, the child is not started                             |
 
-`enter` is called when the child starts, `leave` when it has ended by itself. An `enter` that is a
-step is journalled: after a crash what it said and wrote is applied, and it is not asked again.
+`enter` is called before the child starts, `leave` after it has ended; a halted child does not
+call `leave`. An `enter` that is a step is journalled: after a crash its result and writes are
+replayed, and it is not called again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from dodona.trees.runtime.program import Build, Compiled, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 from dodona.trees.runtime.step import Step, interpret_result
 
-# A colon, so that no node's key is the same.
+# The colon prevents a conflict with a node's key.
 ENTER = "/:enter"
 _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 def compile_decorator(node: Node, build: Build) -> Compiled:
+    """Compile a `decorator` node."""
     decoration = node.decoration
     assert decoration is not None
     inside = build.add_slot(False)
@@ -55,7 +57,7 @@ def compile_decorator(node: Node, build: Build) -> Compiled:
 
 
 def _direct_enter(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
-    """Enter by a plain call."""
+    """Return an `enter` that calls the function directly."""
     del place
     function, wants_host = decoration.enter.function, decoration.enter.wants_host
 
@@ -68,13 +70,13 @@ def _direct_enter(decoration: Decoration, place: Place) -> Callable[[Frame], Sta
 
 
 def _journalled_enter(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
-    """Enter by a step."""
+    """Return an `enter` that runs the function as a journalled step."""
 
     def enter(frame: Frame) -> Status:
         step = Step(decoration.enter, place, frame, ENTER)
-        known = step.begin_or_replay(_NO_ARGUMENTS)
-        if known is not None:
-            return known
+        replayed = step.begin_or_replay(_NO_ARGUMENTS)
+        if replayed is not None:
+            return replayed
         try:
             result = step.call(_NO_ARGUMENTS)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
@@ -87,9 +89,9 @@ def _journalled_enter(decoration: Decoration, place: Place) -> Callable[[Frame],
 def _apply_on_leave(decoration: Decoration, frame: Frame, status: Status) -> Status:
     if decoration.on_leave is None:
         return status
-    given = {"host": frame.run.host} if decoration.leave_wants_host else _NO_ARGUMENTS
-    said = decoration.on_leave(frame.board, status, **given)
-    return status if said is None else _read_status(said, decoration)
+    arguments = {"host": frame.run.host} if decoration.leave_wants_host else _NO_ARGUMENTS
+    result = decoration.on_leave(frame.board, status, **arguments)
+    return status if result is None else _read_status(result, decoration)
 
 
 def _read_status(result: Any, decoration: Decoration) -> Status:
@@ -101,7 +103,7 @@ def _read_status(result: Any, decoration: Decoration) -> Status:
 
 KIND = NodeKind(
     "decorator",
-    "Asks a registered function before and after the child.",
+    "Calls a registered function before and after the child.",
     compile_decorator,
     usage="(decorator NAME CHILD)",
     arity=ONE,

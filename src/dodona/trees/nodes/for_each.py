@@ -1,12 +1,12 @@
-"""(for-each LIST CHILD): the child once for each item, which it finds in `_item` and `_index`.
+"""(for-each LIST CHILD): run the child once per item, which is in `_item` and `_index`.
 
 | child   | for-each                                             |
 |---------|------------------------------------------------------|
-| SUCCESS | goes on to the next item; SUCCESS after the last     |
-| FAILURE | FAILURE, the rest is not started                     |
+| SUCCESS | continues with the next item; SUCCESS after the last |
+| FAILURE | FAILURE, the remaining items are skipped             |
 | RUNNING | RUNNING                                              |
 
-The list is looked at once, when the node starts; an empty one or nil is SUCCESS. Directly under a
+The list is evaluated once, when the node starts; an empty list or nil is SUCCESS. Directly under a
 parallel, each item becomes a child of the parallel instead.
 """
 
@@ -28,7 +28,7 @@ ITEM_KEYS = ("_item", "_index")
 
 
 def snapshot_items(node: Node, frame: Frame) -> tuple[Any, ...]:
-    """The items as they are now."""
+    """Return the items at this moment."""
     assert node.test is not None
     value = node.test.evaluate(frame.board)
     if value is None:
@@ -49,7 +49,7 @@ class _Iteration:
         self.frame = frame
 
     def advance(self) -> bool:
-        """Show the next item to the child; False when there is none left."""
+        """Set `_item` and `_index` to the next item; return False if there is none left."""
         index = self._next
         if index == len(self._items):
             return False
@@ -61,31 +61,32 @@ class _Iteration:
 
 
 def compile_for_each(node: Node, build: Build) -> Compiled:
+    """Compile a `for-each` node."""
     slot = build.add_slot()
     branch = build.compile_branch(node.children[0])
 
     def tick(frame: Frame) -> Status:
-        walk = frame.slots[slot]
-        if walk is None:
+        iteration = frame.slots[slot]
+        if iteration is None:
             items = snapshot_items(node, frame)
             scope = LocalScope(frame.board, reserved=ITEM_KEYS)
-            walk = _Iteration(items, Frame(frame.run, branch.region, scope, frame))
-            if not walk.advance():
+            iteration = _Iteration(items, Frame(frame.run, branch.region, scope, frame))
+            if not iteration.advance():
                 return SUCCESS
-            frame.slots[slot] = walk
+            frame.slots[slot] = iteration
         for _ in range(YIELD_AFTER):
-            status = branch.tick(walk.frame)
+            status = branch.tick(iteration.frame)
             if status is RUNNING:
                 return RUNNING
-            if status is not SUCCESS or not walk.advance():
+            if status is not SUCCESS or not iteration.advance():
                 frame.slots[slot] = None
                 return status
         frame.wake()
         return RUNNING
 
     def halt(frame: Frame) -> bool:
-        walk = frame.slots[slot]
-        if walk is not None and not branch.halt(walk.frame):
+        iteration = frame.slots[slot]
+        if iteration is not None and not branch.halt(iteration.frame):
             return False
         frame.slots[slot] = None
         return True
@@ -102,7 +103,7 @@ def _check(node: Node) -> Iterator[NodeProblem]:
 
 KIND = NodeKind(
     "for-each",
-    "The child once for each item of a list.",
+    "Runs the child once for each item of a list.",
     compile_for_each,
     usage="(for-each (blackboard :items) CHILD)",
     arity=ONE,

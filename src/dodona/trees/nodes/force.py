@@ -1,4 +1,4 @@
-"""(force-success CHILD), (force-failure CHILD): the child runs, its result does not matter.
+"""(force-success CHILD), (force-failure CHILD): run the child and ignore its result.
 
 | child   | force-success | force-failure |
 |---------|---------------|---------------|
@@ -16,6 +16,7 @@ from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 
 
 def compile_mapped(node: Node, build: Build, *, success: Status, failure: Status) -> Compiled:
+    """Compile a node that maps the child's success and failure to other statuses."""
     child = build.compile(node.children[0])
     inner = child.tick
 
@@ -29,10 +30,12 @@ def compile_mapped(node: Node, build: Build, *, success: Status, failure: Status
 
 
 def compile_success(node: Node, build: Build) -> Compiled:
+    """Compile a `force-success` node."""
     return compile_mapped(node, build, success=SUCCESS, failure=SUCCESS)
 
 
 def compile_failure(node: Node, build: Build) -> Compiled:
+    """Compile a `force-failure` node."""
     return compile_mapped(node, build, success=FAILURE, failure=FAILURE)
 
 

@@ -1,11 +1,11 @@
-"""(guard EXPRESSION CHILD): only while it holds.
+"""(guard EXPRESSION CHILD): run the child only while the expression is true.
 
 | expression | child                | guard   |
 |------------|----------------------|---------|
-| true       | SUCCESS, FAILURE, RUNNING | as the child |
-| false      | is not started, or halted if it runs | FAILURE once it has ended |
+| true       | SUCCESS, FAILURE, RUNNING | the child's status |
+| false      | is not started, or halted if running | FAILURE once the child has ended |
 
-The expression is looked at again on every wake.
+The expression is evaluated again on every wake.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 
 def compile_guard(node: Node, build: Build) -> Compiled:
+    """Compile a `guard` node."""
     assert node.test is not None
     evaluate = node.test.evaluate
     place = build.place
-    closing = build.add_slot(False)
+    halting_slot = build.add_slot(False)
     build.mark_polled()
     child = build.compile(node.children[0])
 
     def tick(frame: Frame) -> Status:
-        if not frame.slots[closing]:
+        if not frame.slots[halting_slot]:
             if holds(frame):
                 return child.tick(frame)
-            frame.slots[closing] = True
+            frame.slots[halting_slot] = True
         return FAILURE if halt(frame) else RUNNING
 
     def holds(frame: Frame) -> bool:
@@ -41,7 +42,7 @@ def compile_guard(node: Node, build: Build) -> Compiled:
     def halt(frame: Frame) -> bool:
         if not child.halt(frame):
             return False
-        frame.slots[closing] = False
+        frame.slots[halting_slot] = False
         return True
 
     return Compiled(tick, halt)
@@ -49,7 +50,7 @@ def compile_guard(node: Node, build: Build) -> Compiled:
 
 KIND = NodeKind(
     "guard",
-    "Runs the child while an expression holds.",
+    "Runs the child while an expression is true.",
     compile_guard,
     usage="(guard (blackboard :ready) CHILD)",
     arity=ONE,

@@ -1,4 +1,4 @@
-"""(inverter CHILD): the opposite.
+"""(inverter CHILD): swap success and failure of the child.
 
 | child   | inverter |
 |---------|----------|
@@ -16,12 +16,13 @@ from dodona.trees.runtime.status import FAILURE, SUCCESS
 
 
 def compile_inverter(node: Node, build: Build) -> Compiled:
+    """Compile an `inverter` node."""
     return compile_mapped(node, build, success=FAILURE, failure=SUCCESS)
 
 
 KIND = NodeKind(
     "inverter",
-    "Turns success into failure and back.",
+    "Swaps success and failure of the child.",
     compile_inverter,
     usage="(inverter CHILD)",
     arity=ONE,

@@ -1,4 +1,4 @@
-"""Leaves: functions that a tree calls, under `action`, `condition`, or their own name.
+"""Leaves: functions that a tree calls with `action`, with `condition`, or by their name.
 
 | the function                      | status                                        |
 |-----------------------------------|-----------------------------------------------|
@@ -6,7 +6,7 @@
 | returns false or FAILURE          | FAILURE                                       |
 | returns RUNNING (sync only)       | RUNNING, called again at the next tick        |
 | raises                            | FAILURE; the error is in `_error` and the trace |
-| is async, or has a thread         | RUNNING until it has ended, then as above     |
+| is async, or runs in a thread     | RUNNING until it has ended, then as above     |
 | is cancelled from outside         | FAILURE                                       |
 """
 
@@ -27,12 +27,13 @@ from dodona.trees.runtime.step import AsyncStep, Step, ThreadStep, interpret_res
 
 
 def halt_nothing(frame: Frame) -> bool:
-    """Halt what never runs on."""
+    """Halt a node that never stays RUNNING: there is nothing to stop."""
     del frame
     return True
 
 
 def compile_leaf(node: Node, build: Build) -> Compiled:
+    """Compile a node that calls a leaf."""
     leaf = node.leaf
     assert leaf is not None
     arguments = _arguments(node)
@@ -49,7 +50,7 @@ Arguments = Callable[[Blackboard], Mapping[str, Any]]
 
 
 def _arguments(node: Node) -> Arguments:
-    """The leaf's keyword arguments as a function of the blackboard."""
+    """Return the leaf's keyword arguments as a function of the blackboard."""
     values: list[tuple[str, Callable[[Blackboard], Any]]] = [
         (option.replace("-", "_"), value.evaluate)
         for option, value in node.options.items()
@@ -69,7 +70,7 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 def _bare(leaf: Leaf, place: Place) -> TickFunction:
-    """A pure leaf of nothing but the blackboard: the shortest way there is."""
+    """Return the tick of a pure leaf that takes only the blackboard: the fastest path."""
     function = leaf.function
 
     def tick(frame: Frame) -> Status:
@@ -91,11 +92,11 @@ def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> TickFunction:
 
     def tick(frame: Frame) -> Status:
         try:
-            given = arguments(frame.board)
+            keywords = arguments(frame.board)
             if wants_host:
-                result = function(frame.board, host=frame.run.host, **given)
+                result = function(frame.board, host=frame.run.host, **keywords)
             else:
-                result = function(frame.board, **given)
+                result = function(frame.board, **keywords)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             return frame.run.fail_node(place, frame, error)
         return _status(result, leaf, place, frame)
@@ -110,28 +111,28 @@ def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
     def tick(frame: Frame) -> Status:
         step = frame.slots[slot]
         try:
-            given = arguments(frame.board)
+            keywords = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             frame.slots[slot] = None
             return frame.run.fail_node(place, frame, error)
         if step is None:
             step = Step(leaf, place, frame)
-            known = step.begin_or_replay(given)
-            if known is not None:
-                return known
+            replayed = step.begin_or_replay(keywords)
+            if replayed is not None:
+                return replayed
         try:
-            result = step.call(given)
+            result = step.call(keywords)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             frame.slots[slot] = None
             return step.finish(FAILURE, error)
-        status, wrong = interpret_result(result, leaf.name)
+        status, error = interpret_result(result, leaf.name)
         if status is RUNNING:
-            # The same step goes on at the next tick: what it has written so far is part of it.
+            # The same step continues at the next tick; its writes so far belong to it.
             frame.slots[slot] = step
             frame.mark_polled()
             return status
         frame.slots[slot] = None
-        return step.finish(status, wrong)
+        return step.finish(status, error)
 
     def halt(frame: Frame) -> bool:
         frame.slots[slot] = None
@@ -143,34 +144,34 @@ def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
 def _background_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
     slot = build.add_slot()
     place = build.place
-    make = ThreadStep if leaf.thread else AsyncStep
+    step_type = ThreadStep if leaf.thread else AsyncStep
 
     def tick(frame: Frame) -> Status:
-        work = frame.slots[slot]
-        if work is None:
+        step = frame.slots[slot]
+        if step is None:
             return start(frame)
-        if work.status is None:
+        if step.status is None:
             return RUNNING
         frame.slots[slot] = None
-        return work.status
+        return step.status
 
     def start(frame: Frame) -> Status:
         try:
-            given = arguments(frame.board)
+            keywords = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
-            # Nothing to journal: the same blackboard fails in the same way.
+            # Nothing to journal: the same blackboard raises the same error again.
             return frame.run.fail_node(place, frame, error)
-        work = make(leaf, place, frame)
-        known = work.begin_or_replay(given)
-        if known is not None:
-            return known
-        frame.slots[slot] = work
-        work.start(given)
+        step = step_type(leaf, place, frame)
+        replayed = step.begin_or_replay(keywords)
+        if replayed is not None:
+            return replayed
+        frame.slots[slot] = step
+        step.start(keywords)
         return RUNNING
 
     def halt(frame: Frame) -> bool:
-        work = frame.slots[slot]
-        if work is not None and not work.stop():
+        step = frame.slots[slot]
+        if step is not None and not step.stop():
             return False
         frame.slots[slot] = None
         return True

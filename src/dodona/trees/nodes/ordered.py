@@ -1,7 +1,7 @@
-"""What sequence and selector share: children one after another, until one says otherwise.
+"""The shared part of sequence and selector: run children in order until one decides.
 
-A sequence proceeds on SUCCESS, a selector on FAILURE; each ends with that same status when the
-last child has given it.
+A sequence proceeds on SUCCESS, a selector on FAILURE; each returns that same status after the
+last child.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dodona.trees.runtime.status import RUNNING, Status
 
 
 def compile_ordered(node: Node, build: Build, proceed: Status) -> Compiled:
+    """Compile a node that runs its children in order as long as they return `proceed`."""
     children = build.compile_children(node)
     if node.options.get("reactive"):
         build.mark_polled()
@@ -22,22 +23,22 @@ def compile_ordered(node: Node, build: Build, proceed: Status) -> Compiled:
 
 
 def _with_memory(children: tuple[Compiled, ...], slot: int, proceed: Status) -> Compiled:
-    """Go on at the child that was running."""
+    """Compile a node that continues with the child that was running."""
     ticks = tuple(child.tick for child in children)
     halts = tuple(child.halt for child in children)
 
     def tick(frame: Frame) -> Status:
-        at = begun = frame.slots[slot]
+        at = start = frame.slots[slot]
         for child in ticks[at:] if at else ticks:
             status = child(frame)
             if status is not proceed:
                 if status is RUNNING:
                     frame.slots[slot] = at
-                elif begun:
+                elif start:
                     frame.slots[slot] = 0
                 return status
             at += 1
-        if begun:
+        if start:
             frame.slots[slot] = 0
         return proceed
 
@@ -51,7 +52,7 @@ def _with_memory(children: tuple[Compiled, ...], slot: int, proceed: Status) -> 
 
 
 class _State:
-    """Which child runs, which were told to stop, and what to report once they have."""
+    """The running child, the children being halted, and the status to return after that."""
 
     __slots__ = ("outcome", "running", "settled", "stopping")
 
@@ -63,10 +64,10 @@ class _State:
 
 
 class _Reactive:
-    """Start at the first child on every wake; what ran further on is halted when it decides.
+    """Starts at the first child on every wake; a child that decides halts the later ones.
 
-    A child that took time and has ended is settled: run again on every wake, two such children
-    would start each other for ever.
+    A child that was RUNNING and has ended is settled: if it ran again on every wake, two such
+    children would restart each other forever.
     """
 
     def __init__(self, children: tuple[Compiled, ...], slot: int, proceed: Status) -> None:
@@ -80,7 +81,7 @@ class _Reactive:
             state = frame.slots[self._slot] = _State()
         if state.outcome is None:
             state.outcome = self._decide(frame, state)
-        # Report only when everything that was halted has ended.
+        # Return the outcome only after all halted children have ended.
         if state.outcome is None or not self._all_stopped(frame, state):
             return RUNNING
         frame.slots[self._slot] = None
@@ -112,17 +113,17 @@ class _Reactive:
                     state.running = None
                     state.settled.add(k)
                 continue
-            # A debugger that holds child k has not let it decide anything.
+            # If a debugger has paused child k, the child has not decided anything.
             if frame.run.paused_at is None:
                 self._halt_previous(frame, state, k, status)
             return None if status is RUNNING else status
         return self._proceed
 
     def _halt_previous(self, frame: Frame, state: _State, k: int, status: Status) -> None:
-        """Child k has decided: what ran before is halted, unless it is k itself."""
-        before = state.running
-        if before is not None and before != k and not self._children[before].halt(frame):
-            state.stopping.add(before)
+        """Halt the child that was running, unless it is child k, which has decided."""
+        previous = state.running
+        if previous is not None and previous != k and not self._children[previous].halt(frame):
+            state.stopping.add(previous)
         state.running = k if status is RUNNING else None
 
     def _all_stopped(self, frame: Frame, state: _State) -> bool:

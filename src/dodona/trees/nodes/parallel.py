@@ -1,4 +1,4 @@
-"""(parallel :policy :require-all CHILD …): all at once.
+"""(parallel :policy :require-all CHILD …): run all children concurrently.
 
 | policy                 | SUCCESS when        | FAILURE when                           |
 |------------------------|---------------------|----------------------------------------|
@@ -7,16 +7,16 @@
 | `:require-n :n 2`      | n succeeded         | n can no longer be reached             |
 | `:continue-on-failure` | all have ended      | never                                  |
 
-Once it is decided, the children that still run are halted, and the parallel is RUNNING until they
-have ended. `:on-child-fail :continue` lets them finish instead before FAILURE is reported.
-`:max-concurrent` bounds how many run at once; they start in order. Children that have not been
-started when it is decided are not; with `:on-child-fail :continue` they are. Children that end at
-the same moment all count.
+Once the result is decided, the children that are still running are halted, and the parallel is
+RUNNING until they have ended. With `:on-child-fail :continue` they finish before FAILURE is
+returned. `:max-concurrent` limits how many children run at the same time; they start in order.
+Children that have not started when the result is decided are skipped, except with
+`:on-child-fail :continue`. Children that end in the same tick all count.
 
-Each child writes to a scope of its own. At the end the scopes of the children that ended by
-themselves are merged in child order, also when the parallel itself is halted: `:last-wins`,
-`:collect` (a key becomes the list of what the children wrote; a key that is declared a list takes
-single items from them) or `:fail-on-conflict`.
+Each child writes to a separate scope. At the end the scopes of the children that were not halted
+are merged in child order, even if the parallel itself is halted: `:last-wins`, `:collect` (a key
+becomes the list of the values that the children wrote; to a key declared as a list each child
+writes single items) or `:fail-on-conflict`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_LIMIT = 1 << 60
 
 
 class Job(NamedTuple):
-    """A child to be run; when it comes from a for-each, with its item and the item's index."""
+    """A child to run; for a child of a for-each, with the item and its index."""
 
     tick: TickFunction
     halt: HaltFunction
@@ -47,14 +47,14 @@ class Job(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """All children; their ticks as well when all are pure leaves."""
+    """All children, and their ticks if all of them are pure leaves."""
 
     jobs: tuple[Job, ...]
     ticks: tuple[TickFunction, ...] = ()
 
 
 class Join:
-    """The children of a parallel under way. Those that wait for a task sleep until it has ended."""
+    """The state of a running parallel. Children that wait for a task sleep until it has ended."""
 
     __slots__ = (
         "failed",
@@ -90,20 +90,20 @@ class Join:
         self.woken.add(frame)
 
     def frames_to_tick(self) -> list[tuple[Frame, Job]]:
-        """The running children to be ticked, in child order."""
+        """Return the running children to tick, in child order."""
         if self.must_poll:
             return list(self.running.items())
         frames = sorted(self.woken & self.running.keys(), key=_index)
         return [(frame, self.running[frame]) for frame in frames]
 
     def add_running(self, frame: Frame, job: Job) -> None:
-        """The child is RUNNING."""
+        """Add a child that is RUNNING."""
         self.running[frame] = job
         if frame.polled:
             self.must_poll = True
 
     def halt(self) -> bool:
-        """Stop all that run; what they wrote is dropped."""
+        """Stop all running children and discard their writes."""
         self.running = {f: job for f, job in self.running.items() if not job.halt(f)}
         return not self.running
 
@@ -113,6 +113,7 @@ def _index(frame: Frame) -> int:
 
 
 def compile_parallel(node: Node, build: Build) -> Compiled:
+    """Compile a `parallel` node."""
     slot = build.add_slot()
     place = build.place
     jobs = _jobs(node, build)
@@ -144,7 +145,7 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
         if not join.halt():
             return False
         frame.slots[slot] = None
-        # What has ended has happened, and :finally may want to save it.
+        # Keep the writes of children that have ended: :finally may want to save them.
         try:
             merge(join.writes, frame)
         except TreeError as error:
@@ -155,7 +156,7 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
 
 
 def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
-    """The children as a function of the frame: a for-each stands for one per item."""
+    """Return the children as a function of the frame; a for-each yields one per item."""
     if not any(child.kind.expands for child in node.children):
         jobs = tuple(Job(*build.compile_branch(child)) for child in node.children)
         pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
@@ -164,10 +165,10 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
     branches = [(child, _branch(child, build)) for child in node.children]
 
     def expand(frame: Frame) -> Jobs:
-        found: list[Job] = []
+        expanded: list[Job] = []
         for child, branch in branches:
-            found.extend(_expanded(child, branch, frame))
-        return Jobs(tuple(found))
+            expanded.extend(_expanded(child, branch, frame))
+        return Jobs(tuple(expanded))
 
     return expand
 
@@ -185,7 +186,7 @@ def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
 
 
 def _needed(node: Node) -> Callable[[Blackboard, Jobs], int]:
-    """How many must succeed; an error when there are not so many."""
+    """Return how many children must succeed, as a function; raises if there are too few."""
     policy = node.options.get("policy", "require-all")
     fixed = {"require-one": 1, "continue-on-failure": 0}.get(policy)
     number = node.number_option("n") if policy == "require-n" else None
@@ -194,22 +195,24 @@ def _needed(node: Node) -> Callable[[Blackboard, Jobs], int]:
         total = len(jobs.jobs)
         count = number(board) if number is not None else total if fixed is None else fixed
         if count > total:
-            raise TreeError(f"{count} children must succeed, of {total}.")
+            raise TreeError(f"{count} children must succeed, but there are only {total}.")
         return count
 
     return needed
 
 
 def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
-    """Tick what runs, start what may; the outcome once it is certain."""
+    """Return a function that ticks and starts children, and returns the outcome once decided."""
     policy = node.options.get("policy", "require-all")
     stops_early = policy in ("require-one", "require-n")
-    patient = policy == "continue-on-failure" or node.options.get("on-child-fail") == "continue"
+    waits_for_all = (
+        policy == "continue-on-failure" or node.options.get("on-child-fail") == "continue"
+    )
 
     def decided(join: Join) -> Status | None:
         if stops_early and join.succeeded >= join.needed:
             return SUCCESS
-        if not patient and join.failed > len(join.jobs) - join.needed:
+        if not waits_for_all and join.failed > len(join.jobs) - join.needed:
             return FAILURE
         if join.running or join.started < len(join.jobs):
             return None
@@ -222,7 +225,7 @@ def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
         if join.ticks and not join.started:
             _start_pure_leaves(join, frame, enough)
         if join.started < len(join.jobs):
-            _start(join, frame, enough, NO_LIMIT if patient else len(join.jobs) - join.needed)
+            _start(join, frame, enough, NO_LIMIT if waits_for_all else len(join.jobs) - join.needed)
         return decided(join)
 
     return advance
@@ -241,10 +244,10 @@ def _tick_running(join: Join) -> None:
 
 
 def _start(join: Join, frame: Frame, max_successes: int, max_failures: int) -> None:
-    """Start children in order until the limit, or until it is decided.
+    """Start children in order until the limit is reached or the result is decided.
 
-    A child that ends within the tick leaves its frame to the next one: making one costs more
-    than most leaves do.
+    A child that ends within the tick leaves its frame to the next one, because creating a frame
+    costs more than most leaves do.
     """
     if (
         len(join.running) >= join.limit
@@ -257,7 +260,7 @@ def _start(join: Join, frame: Frame, max_successes: int, max_failures: int) -> N
         tick, _, region, item = join.jobs[index]
         child = spare or Frame(frame.run, region, join.scope(parent=frame.board), frame)
         child.reset_for(region, index)
-        # Before the tick: a child may ask for the next one within its first.
+        # Before the tick: a child may request another tick during its first one.
         child.wake_listener = join
         if item is not None:
             child.board.set_reserved("_index", item[0])
@@ -275,7 +278,7 @@ def _start(join: Join, frame: Frame, max_successes: int, max_failures: int) -> N
 
 
 def _start_pure_leaves(join: Join, frame: Frame, max_successes: int) -> None:
-    """Start pure leaves, as long as they just succeed: they need no frame of their own."""
+    """Start pure leaves in one shared frame for as long as they succeed without writes."""
     child = Frame(frame.run, join.jobs[0].region, join.scope(parent=frame.board), frame)
     written = child.board.own_values()
     index = 0
@@ -293,7 +296,7 @@ def _start_pure_leaves(join: Join, frame: Frame, max_successes: int) -> None:
 
 
 def _record_status(join: Join, child: Frame, status: Status) -> None:
-    """Note what a child has said."""
+    """Record the status of a child."""
     index = child.index or 0
     if status is RUNNING:
         join.add_running(child, join.jobs[index])
@@ -310,15 +313,15 @@ Writes = Mapping[int, Mapping[str, Any]]
 
 
 def _ordered_writes(writes: Writes, frame: Frame) -> list[tuple[str, Any]]:
-    """All writes in child order; the runtime's own keys stay behind, but for the last error."""
-    found: list[tuple[str, Any]] = []
+    """Return all writes in child order. Of the reserved keys, only the last error is kept."""
+    ordered: list[tuple[str, Any]] = []
     for index in sorted(writes):
         for key, value in writes[index].items():
             if key == "_error":
                 frame.board.set_reserved(key, value)
             elif key[0] != "_":
-                found.append((key, value))
-    return found
+                ordered.append((key, value))
+    return ordered
 
 
 def _last_wins(writes: Writes, frame: Frame) -> None:
@@ -340,7 +343,7 @@ def _fail_on_conflict(writes: Writes, frame: Frame) -> None:
             frame.run.emit(TREE_CONFLICT, Severity.WARNING, key=key)
             raise BlackboardError(
                 f"two children of a parallel wrote different values to ':{key}'.",
-                hint="Use :merge :collect or :last-wins, or let them write different keys.",
+                hint="Use :merge :collect or :last-wins, or write to different keys.",
             )
         merged[key] = value
     frame.board.update(merged)
@@ -358,16 +361,19 @@ def _check(node: Node) -> Iterator[NodeProblem]:
     if by_number and "n" not in node.options:
         yield NodeProblem("':policy :require-n' needs ':n'.", "Write for example :n 2.")
     if "n" in node.options and not by_number:
-        yield NodeProblem("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
+        yield NodeProblem("':n' requires ':policy :require-n'.", "Add it, or remove :n.")
     n = node.options.get("n")
     fixed = not any(child.kind.expands for child in node.children)
     if n is not None and n.constant and fixed and n.value > len(node.children):
-        yield NodeProblem(f"{n.value} children must succeed, of {len(node.children)}.", "Lower :n.")
+        yield NodeProblem(
+            f"{n.value} children must succeed, but there are only {len(node.children)}.",
+            "Lower :n.",
+        )
 
 
 KIND = NodeKind(
     "parallel",
-    "All children at once.",
+    "Runs all children concurrently.",
     compile_parallel,
     usage="(parallel :policy :require-all CHILD …)",
     arity=SOME,

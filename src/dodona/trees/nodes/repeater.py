@@ -1,14 +1,14 @@
-"""(repeater :max-iterations 15 :until EXPRESSION CHILD): again and again, never for ever.
+"""(repeater :max-iterations 15 :until EXPRESSION CHILD): repeat the child, up to a limit.
 
 | option           | child SUCCESS               | child FAILURE | iterations used up      |
 |------------------|-----------------------------|---------------|-------------------------|
-| (none)           | again                       | FAILURE       | SUCCESS                 |
-| `:until E`       | SUCCESS if E, else again    | FAILURE       | FAILURE, `_exhausted`   |
-| `:until-success` | SUCCESS                     | again         | FAILURE, `_exhausted`   |
-| `:until-failure` | again                       | SUCCESS       | FAILURE, `_exhausted`   |
+| (none)           | repeats                     | FAILURE       | SUCCESS                 |
+| `:until E`       | SUCCESS if E, else repeats  | FAILURE       | FAILURE, `_exhausted`   |
+| `:until-success` | SUCCESS                     | repeats       | FAILURE, `_exhausted`   |
+| `:until-failure` | repeats                     | SUCCESS       | FAILURE, `_exhausted`   |
 
-RUNNING keeps our place. `:max-iterations` is read when the repeater starts. A child that never
-runs on gives way to others every 100 iterations.
+If the child is RUNNING, so is the repeater. `:max-iterations` is evaluated when the repeater
+starts. If the child is never RUNNING, the repeater yields to other tasks every 100 iterations.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 YIELD_AFTER = 100
 UNTIL = ("until", "until-success", "until-failure")
 
-# What a child's end means: a status ends the repeater, None goes on.
+# Maps a child's status to the status that ends the repeater, or to None to repeat.
 Verdict = Callable[[Status, Blackboard], Status | None]
 
 
@@ -34,7 +34,7 @@ class _Repeater:
         self._verdict = _verdict(node)
         self._has_no_until = not any(option in node.options for option in UNTIL)
         self._count = build.add_slot(0)
-        self._limit = build.add_slot()  # of this time, from when it starts
+        self._limit = build.add_slot()  # evaluated at each start
         self._child = build.with_counter(self._count).compile(node.children[0])
 
     def tick(self, frame: Frame) -> Status:
@@ -53,9 +53,9 @@ class _Repeater:
         return RUNNING
 
     def _after_child(self, frame: Frame, status: Status) -> Status | None:
-        """The child has ended: do we?"""
+        """Return the status that ends the repeater, or None to repeat the child."""
         done, limit = frame.slots[self._count] + 1, frame.slots[self._limit]
-        self._reset(frame)  # before anything can raise
+        self._reset(frame)  # before the evaluation, which may raise
         result = self._verdict(status, frame.board)
         if result is None and done >= limit:
             if self._has_no_until:
@@ -77,6 +77,7 @@ class _Repeater:
 
 
 def compile_repeater(node: Node, build: Build) -> Compiled:
+    """Compile a `repeater` node."""
     repeater = _Repeater(node, build)
     return Compiled(repeater.tick, repeater.halt)
 
@@ -96,16 +97,16 @@ def _verdict(node: Node) -> Verdict:
 
 
 def _check(node: Node) -> Iterator[NodeProblem]:
-    given = [option for option in UNTIL if node.options.get(option)]
-    if len(given) > 1:
+    options = [option for option in UNTIL if node.options.get(option)]
+    if len(options) > 1:
         yield NodeProblem(
-            f"':{given[0]}' and ':{given[1]}' exclude each other.", "Keep one of them."
+            f"':{options[0]}' and ':{options[1]}' cannot be combined.", "Keep one of them."
         )
 
 
 KIND = NodeKind(
     "repeater",
-    "Runs the child again and again, up to a limit.",
+    "Repeats the child, up to a limit.",
     compile_repeater,
     usage="(repeater :max-iterations 15 :until (blackboard :done) CHILD)",
     arity=ONE,

@@ -1,13 +1,13 @@
-"""(retry :times 3 :backoff 0.5 CHILD): try up to so many times in all.
+"""(retry :times 3 :backoff 0.5 CHILD): run the child up to this many times in total.
 
 | child   | retry                                                              |
 |---------|--------------------------------------------------------------------|
 | SUCCESS | SUCCESS                                                            |
-| FAILURE | waits, tries again; FAILURE after the last try                     |
+| FAILURE | waits and retries; FAILURE after the last attempt                  |
 | RUNNING | RUNNING                                                            |
 
-The wait is `:backoff` seconds (none by default), doubled each time, up to a minute. `:times` is
-read when the node starts.
+The wait is `:backoff` seconds (0 by default), doubled each time, up to a minute. `:times` is
+evaluated when the node starts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class _Retry:
         self._times = node.number_option("times")
         self._backoff = node.number_option("backoff")
         self._tries_slot = build.add_slot(0)
-        self._limit_slot = build.add_slot()  # of this time, from when it starts
+        self._limit_slot = build.add_slot()  # evaluated at each start
         self._timer_slot = build.add_slot()
         self._child = build.with_counter(self._tries_slot).compile(node.children[0])
 
     def tick(self, frame: Frame) -> Status:
         if frame.slots[self._limit_slot] is None:
-            self._backoff(frame.board)  # a wrong value fails now, not when it is first used
+            self._backoff(frame.board)  # an invalid value fails now, not at its first use
             frame.slots[self._limit_slot] = self._times(frame.board)
         timer = frame.slots[self._timer_slot]
         if timer is not None:
@@ -52,13 +52,13 @@ class _Retry:
         return RUNNING
 
     def _after_failure(self, frame: Frame) -> Status | None:
-        """FAILURE ends it, RUNNING waits, None tries again at once."""
-        tried, limit = frame.slots[self._tries_slot] + 1, frame.slots[self._limit_slot]
-        self._reset(frame)  # before anything can raise
-        if tried >= limit:
+        """Return FAILURE to end, RUNNING to wait, or None to retry immediately."""
+        attempts, limit = frame.slots[self._tries_slot] + 1, frame.slots[self._limit_slot]
+        self._reset(frame)  # before the evaluation, which may raise
+        if attempts >= limit:
             return FAILURE
-        seconds = _backoff_seconds(self._backoff(frame.board), tried)
-        frame.slots[self._tries_slot], frame.slots[self._limit_slot] = tried, limit
+        seconds = _backoff_seconds(self._backoff(frame.board), attempts)
+        frame.slots[self._tries_slot], frame.slots[self._limit_slot] = attempts, limit
         if not seconds:
             return None
         frame.slots[self._timer_slot] = Timer(frame, seconds)
@@ -79,18 +79,19 @@ class _Retry:
 
 
 def compile_retry(node: Node, build: Build) -> Compiled:
+    """Compile a `retry` node."""
     retry = _Retry(node, build)
     return Compiled(retry.tick, retry.halt)
 
 
-def _backoff_seconds(backoff: float, tried: int) -> float:
-    """Seconds until the next try."""
-    return max(backoff, min(backoff * 2.0 ** min(tried - 1, 60), MAX_WAIT_SECONDS))
+def _backoff_seconds(backoff: float, attempts: int) -> float:
+    """Return the seconds until the next attempt."""
+    return max(backoff, min(backoff * 2.0 ** min(attempts - 1, 60), MAX_WAIT_SECONDS))
 
 
 KIND = NodeKind(
     "retry",
-    "Tries the child again when it fails, with growing pauses.",
+    "Retries the child when it fails, with exponential backoff.",
     compile_retry,
     usage="(retry :times 3 :backoff 0.5 CHILD)",
     arity=ONE,

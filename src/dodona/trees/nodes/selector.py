@@ -1,14 +1,14 @@
-"""(selector CHILD …): the first that works.
+"""(selector CHILD …): run children in order until one succeeds.
 
 | a child | selector                                         |
 |---------|--------------------------------------------------|
-| SUCCESS | SUCCESS, the rest is not started                 |
-| FAILURE | goes on to the next; FAILURE after the last      |
-| RUNNING | RUNNING, goes on there at the next tick          |
+| SUCCESS | SUCCESS, the remaining children are not started  |
+| FAILURE | continues with the next; FAILURE after the last  |
+| RUNNING | RUNNING, continues there at the next tick        |
 
-`:reactive true` starts at the first child on every wake: when an earlier one works now, what ran
-behind it is halted. A child that took
-time and has ended is not run again.
+`:reactive true` starts at the first child on every wake: if an earlier child now succeeds or is
+RUNNING, the later running child is halted. A child that was RUNNING and has ended is not run
+again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from dodona.trees.runtime.status import FAILURE
 
 
 def compile_selector(node: Node, build: Build) -> Compiled:
+    """Compile a `selector` node."""
     return compile_ordered(node, build, FAILURE)
 
 
 KIND = NodeKind(
     "selector",
-    "The first child that succeeds; fails when none does.",
+    "Runs children in order until one succeeds; fails if none does.",
     compile_selector,
     usage="(selector CHILD …)",
     arity=SOME,

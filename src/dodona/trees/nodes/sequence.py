@@ -1,14 +1,14 @@
-"""(sequence CHILD …): all of them, in order.
+"""(sequence CHILD …): run all children in order.
 
 | a child | sequence                                         |
 |---------|--------------------------------------------------|
-| SUCCESS | goes on to the next; SUCCESS after the last      |
-| FAILURE | FAILURE, the rest is not started                 |
-| RUNNING | RUNNING, goes on there at the next tick          |
+| SUCCESS | continues with the next; SUCCESS after the last  |
+| FAILURE | FAILURE, the remaining children are not started  |
+| RUNNING | RUNNING, continues there at the next tick        |
 
-`:reactive true` starts at the first child on every wake: a condition in front is checked again,
-and when it fails, what ran behind it is halted. A child that took
-time and has ended is not run again.
+`:reactive true` starts at the first child on every wake: earlier conditions are checked again,
+and if one fails, the later running child is halted. A child that was RUNNING and has ended is not
+run again.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from dodona.trees.runtime.status import SUCCESS
 
 
 def compile_sequence(node: Node, build: Build) -> Compiled:
+    """Compile a `sequence` node."""
     return compile_ordered(node, build, SUCCESS)
 
 
 KIND = NodeKind(
     "sequence",
-    "All children in order; stops at the first failure.",
+    "Runs all children in order; stops at the first failure.",
     compile_sequence,
     usage="(sequence CHILD …)",
     arity=SOME,

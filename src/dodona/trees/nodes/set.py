@@ -1,4 +1,4 @@
-"""(set :key EXPRESSION …): write to the blackboard. SUCCESS; FAILURE when a value is refused."""
+"""(set :key EXPRESSION …): write to the blackboard. SUCCESS; FAILURE if a value is rejected."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dodona.trees.runtime.status import SUCCESS, Status
 
 
 def compile_set(node: Node, build: Build) -> Compiled:
+    """Compile a `set` node."""
     del build
     entries = tuple((key, value.evaluate) for key, value in node.options.items())
 
     def tick(frame: Frame) -> Status:
-        # All values first: they see the blackboard as it was.
+        # Evaluate all values before the first write, so that none sees a new value.
         values = [(key, evaluate(frame.board)) for key, evaluate in entries]
         for key, value in values:
             frame.board[key] = value

@@ -1,8 +1,8 @@
-"""(subtree NAME CHILD), (subtree "name"): a part with a name; a tree used inside another.
+"""(subtree NAME CHILD), (subtree "name"): run a named part of the tree, or another tree.
 
-Ends as its child does. Keys of scope `:subtree` are fresh each time it starts and gone when it
-ends. The `:finally` of a tree that is used by name runs when that tree ends, however it ends;
-until then the subtree is RUNNING.
+Returns the status of its child. Keys of scope `:subtree` are reset each time it starts and
+dropped when it ends. The `:finally` of a tree that is used by name always runs when that tree
+ends; until then the subtree is RUNNING.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 
 class _Activation:
-    """One time through the subtree."""
+    """One execution of the subtree."""
 
     __slots__ = ("body", "finally_frame", "outcome", "watchdog_halts")
 
@@ -34,6 +34,7 @@ class _Activation:
 
 
 def compile_subtree(node: Node, build: Build) -> Compiled:
+    """Compile a `subtree` node."""
     root = node.tree.root if node.tree else node.children[0]
     last = node.tree.finally_node if node.tree else None
     schema = node.tree.schema if node.tree else node.schema
@@ -47,7 +48,7 @@ def compile_subtree(node: Node, build: Build) -> Compiled:
 
 
 class _ScopedSubtree:
-    """A subtree with keys of its own, or with a :finally."""
+    """A subtree with local keys or with a :finally."""
 
     def __init__(self, build: Build, local: Schema, body: Branch, final: Branch | None) -> None:
         self._slot = build.add_slot()
@@ -56,38 +57,38 @@ class _ScopedSubtree:
         self._finally_branch = final
 
     def tick(self, frame: Frame) -> Status:
-        visit = frame.slots[self._slot]
-        if visit is None:
-            visit = _Activation(frame, self._local, self._body, self._finally_branch)
-            frame.slots[self._slot] = visit
-        if visit.outcome is None:
-            status = self._body.tick(visit.body)
+        activation = frame.slots[self._slot]
+        if activation is None:
+            activation = _Activation(frame, self._local, self._body, self._finally_branch)
+            frame.slots[self._slot] = activation
+        if activation.outcome is None:
+            status = self._body.tick(activation.body)
             if status is RUNNING:
                 return RUNNING
-            visit.end(status, status.value)
-        return self._run_finally_and_close(frame, visit)
+            activation.end(status, status.value)
+        return self._run_finally_and_close(frame, activation)
 
     def halt(self, frame: Frame) -> bool:
-        visit = frame.slots[self._slot]
-        if visit is None:
+        activation = frame.slots[self._slot]
+        if activation is None:
             return True
-        if visit.outcome is None:
-            if not self._body.halt(visit.body):
+        if activation.outcome is None:
+            if not self._body.halt(activation.body):
                 return False
-            visit.end(FAILURE, "cancelled")
-        return self._run_finally_and_close(frame, visit) is not RUNNING
+            activation.end(FAILURE, "cancelled")
+        return self._run_finally_and_close(frame, activation) is not RUNNING
 
-    def _run_finally_and_close(self, frame: Frame, visit: _Activation) -> Status:
-        if visit.finally_frame is not None and not self._run_finally(
-            visit.finally_frame, visit.watchdog_halts
+    def _run_finally_and_close(self, frame: Frame, activation: _Activation) -> Status:
+        if activation.finally_frame is not None and not self._run_finally(
+            activation.finally_frame, activation.watchdog_halts
         ):
             return RUNNING
         frame.slots[self._slot] = None
-        return visit.outcome or FAILURE
+        return activation.outcome or FAILURE
 
     def _run_finally(self, finally_frame: Frame, watchdog_halts: int) -> bool:
         assert self._finally_branch is not None
-        # Nobody may stop a :finally but the watchdog, and only one that was under way.
+        # Only the watchdog can stop a :finally, and only one that was already running.
         if finally_frame.run.watchdog_halts > watchdog_halts:
             return self._finally_branch.halt(finally_frame)
         return self._finally_branch.tick(finally_frame) is not RUNNING
@@ -95,7 +96,7 @@ class _ScopedSubtree:
 
 KIND = NodeKind(
     "subtree",
-    "A part with a name, or another tree.",
+    "Runs a named part of the tree, or another tree.",
     compile_subtree,
     usage='(subtree "name") or (subtree NAME CHILD)',
     arity=Arity(0, 1),

@@ -1,8 +1,8 @@
-"""(timeout :seconds 30 CHILD): a deadline.
+"""(timeout :seconds 30 CHILD): run the child with a deadline.
 
 | child                    | timeout                                             |
 |--------------------------|-----------------------------------------------------|
-| SUCCESS, FAILURE in time | as the child                                        |
+| SUCCESS, FAILURE in time | the child's status                                  |
 | RUNNING at the deadline  | the child is halted; FAILURE once it has ended      |
 """
 
@@ -15,10 +15,11 @@ from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import RUNNING, Status
 from dodona.trees.runtime.timer import Timer
 
-MAX_SECONDS = 10.0**9  # a deadline in thirty years is none; and no clock overflows
+MAX_SECONDS = 10.0**9  # about thirty years: in effect no deadline, and no clock overflows
 
 
 def compile_timeout(node: Node, build: Build) -> Compiled:
+    """Compile a `timeout` node."""
     seconds = node.number_option("seconds")
     slot = build.add_slot()
     place = build.place
@@ -31,7 +32,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         limit = seconds(frame.board) if timer is None else 0
         status = child.tick(frame)
         if status is RUNNING:
-            # Only a child that goes on needs a timer.
+            # Only a child that is RUNNING needs a timer.
             if timer is None:
                 frame.slots[slot] = Timer(frame, min(limit, MAX_SECONDS))
             return RUNNING
@@ -44,7 +45,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         if not child.halt(frame):
             return RUNNING
         frame.slots[slot] = None
-        return frame.run.fail_node(place, frame, TreeError("the time was up."))
+        return frame.run.fail_node(place, frame, TreeError("the time limit was reached."))
 
     def halt(frame: Frame) -> bool:
         timer = frame.slots[slot]

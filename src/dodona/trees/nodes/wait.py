@@ -1,4 +1,4 @@
-"""(wait :seconds 1): RUNNING for so long, then SUCCESS. Nothing polls: a timer wakes the tree."""
+"""(wait :seconds 1): RUNNING for this time, then SUCCESS. A timer wakes the tree; nothing polls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dodona.trees.runtime.timer import Timer
 
 
 def compile_wait(node: Node, build: Build) -> Compiled:
+    """Compile a `wait` node."""
     seconds = node.number_option("seconds")
     slot = build.add_slot()
 
@@ -36,7 +37,7 @@ def compile_wait(node: Node, build: Build) -> Compiled:
 
 KIND = NodeKind(
     "wait",
-    "Lets time pass.",
+    "Waits for a number of seconds.",
     compile_wait,
     usage="(wait :seconds 1)",
     options={"seconds": Option("number", minimum=0, required=True)},

@@ -1,4 +1,4 @@
-"""What the nodes of a run know. Scopes nest: reads look outwards, writes stay where they belong."""
+"""The key-value state shared by the nodes of a run. Scopes nest: reads fall through outwards."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHORT_REPR.maxlevel = 3
 
 
 class Blackboard(MutableMapping[str, Any]):
-    """One scope. Writes stay in it: this is the tree's scope, or that of a parallel's child."""
+    """One scope that keeps its writes: the scope of a tree, or of a parallel's child."""
 
-    __slots__ = ("_parent", "_quick", "_values", "schema")
+    __slots__ = ("_fast_types", "_parent", "_values", "schema")
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Blackboard(MutableMapping[str, Any]):
         elif parent is not None:
             schema = parent.schema
         self.schema: Schema = schema if schema is not None else EMPTY_SCHEMA
-        self._quick: Mapping[str, frozenset[type]] = self.schema.quick
+        self._fast_types: Mapping[str, frozenset[type]] = self.schema.fast_types
         if values:
             self.update(values)
 
@@ -48,8 +48,8 @@ class Blackboard(MutableMapping[str, Any]):
             return self._read_parent(key)
 
     def __setitem__(self, key: str, value: Any) -> None:
-        # A declared key and a small value of its type: the common case, in two lookups.
-        if type(value) not in self._quick.get(key, ()):
+        # The common case, a declared key and a small value of its type, takes two lookups.
+        if type(value) not in self._fast_types.get(key, ()):
             self.check_write(key, value)
         self._values[key] = value
 
@@ -73,14 +73,14 @@ class Blackboard(MutableMapping[str, Any]):
         return f"Blackboard({dict(self)!r})"
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or `default` when no scope has the key."""
+        """Return the value, or `default` if no scope has the key."""
         value = self._values.get(key, _MISSING)
         if value is not _MISSING:
             return value
         return default if self._parent is None else self._parent.get(key, default)
 
     def check_write(self, key: str, value: Any) -> None:
-        """Refuse what may not be written: reserved keys, wrong types, values without bounds."""
+        """Raise BlackboardError for a reserved key, a wrong type or a value that is too large."""
         if type(key) is not str or not key:
             raise BlackboardError(f"a key is a non-empty string (got {key!r}).")
         if key[0] == "_":
@@ -92,7 +92,7 @@ class Blackboard(MutableMapping[str, Any]):
         if declared is not None:
             self.check(declared, value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
-            raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
+            raise BlackboardError(f"key ':{key}' exceeds the limit of {MAX_KEYS} keys per scope.")
         if (
             type(value) not in UNSIZED_TYPES
             and hasattr(value, "__len__")
@@ -100,38 +100,38 @@ class Blackboard(MutableMapping[str, Any]):
         ):
             raise BlackboardError(
                 f"the value of ':{key}' is too large: {len(value)} of at most {MAX_LENGTH}.",
-                hint="Keep it in a file or the store, and its name here.",
+                hint="Save it to a file or the store, and write only its name here.",
             )
 
     def set_reserved(self, key: str, value: Any) -> None:
-        """Write one of the runtime's own `_` keys."""
+        """Write one of the runtime's reserved `_` keys."""
         self._values[key] = value
 
     def extend_schema(self, schema: Schema) -> None:
-        """Take in more keys; those that are here already keep their value and type."""
+        """Add keys; existing keys keep their value and type."""
         self._values = {**schema.defaults(), **self._values}
         self.schema = self.schema.merge(schema)
-        self._quick = self.schema.quick
+        self._fast_types = self.schema.fast_types
 
     def own_values(self) -> Mapping[str, Any]:
-        """What was written in this very scope."""
+        """Return the values written in this scope, without those of outer scopes."""
         return self._values
 
     def pop_values(self) -> dict[str, Any]:
-        """What was written in this very scope; it is empty afterwards."""
-        taken, self._values = self._values, {}
-        return taken
+        """Return the values written in this scope, and clear it."""
+        values, self._values = self._values, {}
+        return values
 
     def record_writes(self) -> StepBoard:
-        """This very scope, with a note of all that is written from now on."""
+        """Return a view of this scope that records all writes from now on."""
         return StepBoard(self, self._values, self._parent)
 
     def snapshot(self) -> dict[str, Any]:
-        """Every visible key, with long values cut: for people, events and traces."""
+        """Return every visible key with long values cut, for display, events and traces."""
         return {key: shorten(self[key]) for key in self}
 
     def check(self, key: Key, value: Any) -> None:
-        """Refuse a value that this scope's key does not take."""
+        """Raise BlackboardError for a value that the key does not take in this scope."""
         key.check(value)
 
     def _read_parent(self, key: str) -> Any:
@@ -144,7 +144,7 @@ class Blackboard(MutableMapping[str, Any]):
 
 
 class ItemScope(Blackboard):
-    """The scope of a child whose writes are collected: to a list it writes single items."""
+    """The scope of a child whose writes are collected: it writes single items to a list key."""
 
     __slots__ = ()
 
@@ -154,7 +154,7 @@ class ItemScope(Blackboard):
 
 
 class LocalScope(Blackboard):
-    """A scope with some keys of its own; every other write goes outwards."""
+    """A scope with local keys; all other writes go to the outer scope."""
 
     __slots__ = ("_local", "_outer_scope")
 
@@ -167,7 +167,7 @@ class LocalScope(Blackboard):
         if local is not None:
             self._values = local.defaults()
             self.schema = local.merge(parent.schema)
-            self._quick = self.schema.quick
+            self._fast_types = self.schema.fast_types
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in self._local:
@@ -183,7 +183,7 @@ class LocalScope(Blackboard):
 
 
 class ThreadBoard(Blackboard):
-    """What a leaf in a thread sees: what it writes is kept here until it has ended."""
+    """The blackboard of a leaf in a thread: holds the leaf's writes until it has ended."""
 
     __slots__ = ("_target",)
 
@@ -196,19 +196,19 @@ class ThreadBoard(Blackboard):
 
 
 class StepBoard(Blackboard):
-    """What a journalled step sees: the scope it runs in, and a note of all it writes there."""
+    """The blackboard of a journalled step: the scope it runs in, with a record of its writes."""
 
     __slots__ = ("_target", "writes")
 
     def __init__(
         self, target: Blackboard, values: dict[str, Any], outer: Blackboard | None
     ) -> None:
-        # No scope of its own, it reads where its target does: one is made for every step.
+        # One is created per step, so it is cheap: it reads the values of its target directly.
         self._values = values
         self._parent = outer
         self._target = target
         self.schema = target.schema
-        self._quick = target.schema.quick
+        self._fast_types = target.schema.fast_types
         self.writes: dict[str, Any] = {}
 
     def set_reserved(self, key: str, value: Any) -> None:
@@ -220,7 +220,7 @@ class StepBoard(Blackboard):
 
 
 def shorten(value: Any, limit: int = 200) -> Any:
-    """The value itself when it is small, otherwise a short text of it."""
+    """Return a small value unchanged, and a short text for a large one."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

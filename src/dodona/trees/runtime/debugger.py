@@ -1,7 +1,7 @@
-"""Stops a run in front of a node, lets people look, and goes on: to the end, or one node further.
+"""Pauses a run before a node, and resumes it: to the next breakpoint, or by one node.
 
-A node that is held says RUNNING without being entered, and so does everything after it in that
-tick; so a pause is just a tick that has not come far, and no thread is blocked.
+A paused node returns RUNNING without being entered, and so do all nodes after it in that tick. A
+pause is therefore an incomplete tick, and no thread is blocked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VisitKey = tuple[Frame, int]
 
 
 class Debugger:
-    """Breakpoints are node names, paths or leaf names; `step` begins at the very first node."""
+    """Breakpoints are node names, paths or leaf names. With `step` it pauses at the first node."""
 
     def __init__(self, breakpoints: Iterable[str] = (), *, step: bool = False) -> None:
         self.breakpoints = set(breakpoints)
@@ -36,11 +36,11 @@ class Debugger:
         self._run: Run | None = None
 
     def attach(self, run: Run) -> None:
-        """Serve this run; a breakpoint that none of its nodes has is a mistake."""
+        """Attach to a run. Raise BadRequest for a breakpoint that matches none of its nodes."""
         self._run = run
-        known = {name for place in run.program.places for name in _breakpoint_names(place)}
-        for name in self.breakpoints - known:
-            near = did_you_mean(name, known)
+        names = {name for place in run.program.places for name in _breakpoint_names(place)}
+        for name in self.breakpoints - names:
+            near = did_you_mean(name, names)
             raise BadRequest(f"no node is called '{name}'.", hint=near or "See: dodona tree show")
 
     @property
@@ -48,22 +48,22 @@ class Debugger:
         return self.paused_at is not None
 
     async def wait_paused(self) -> Place:
-        """Where the run stops next."""
-        while self.paused_at is None:  # a cancellation may let it go before we are awake
+        """Wait until the run is paused. Return the place of the node."""
+        while self.paused_at is None:  # a cancellation may resume it before this task wakes up
             await self._pause_event.wait()
         return self.paused_at
 
     def resume(self) -> None:
-        """Go on to the next breakpoint."""
+        """Run to the next breakpoint."""
         self._release()
 
     def step(self) -> None:
-        """Go on to the next node."""
+        """Run to the next node."""
         self._stepping = True
         self._release()
 
     def detach(self) -> None:
-        """Stop nowhere any more: the run is to end."""
+        """Remove all breakpoints and resume, so that the run can end."""
         self._stepping = False
         self.breakpoints.clear()
         self._paused_visit = self.paused_at = None
@@ -76,12 +76,12 @@ class Debugger:
             self._run.wake()
 
     def should_pause(self, place: Place, visit: VisitKey) -> bool:
-        """Must this visit wait? True also for all that comes after the held one in its tick."""
+        """Return whether this visit must wait: true for the paused node and all after it."""
         if self.paused_at is not None:
             return True
         if self._resuming_visit is not None:
-            # On the way back to where it stopped; what a reactive node looks at again on that
-            # way would otherwise be stopped at for ever.
+            # On the way back to the paused node. Otherwise the nodes that a reactive node
+            # checks again on the way would pause the run forever.
             if visit == self._resuming_visit:
                 self._resuming_visit = None
             return False
@@ -95,11 +95,11 @@ class Debugger:
         return True
 
     def on_tick_end(self) -> None:
-        """A tick is over: if the way back led elsewhere, it is given up."""
+        """End the resume: if this tick did not reach the paused node, stop looking for it."""
         self._resuming_visit = None
 
     def on_node_status(self, visit: VisitKey, status: Status) -> None:
-        """A node that runs has been entered; it is not stopped at again until it ends."""
+        """Track running nodes: a node that was entered is not paused again until it ends."""
         if status is RUNNING:
             self._running_visits.add(visit)
         else:
@@ -113,7 +113,7 @@ class Debugger:
 
 
 def _breakpoint_names(place: Place) -> set[str]:
-    """What a breakpoint may call this node."""
+    """Return the names by which a breakpoint can refer to this node."""
     names = {place.node.label, place.path}
     if place.node.leaf is not None:
         names.add(place.node.leaf.name)
@@ -121,9 +121,9 @@ def _breakpoint_names(place: Place) -> set[str]:
 
 
 def debug_node(place: Place, compiled: Compiled) -> Compiled:
-    """Ask the run's debugger before every visit."""
+    """Instrument a node: consult the run's debugger before every visit."""
     index = place.index
-    inner, stop = trace_node(place, compiled)
+    inner_tick, inner_halt = trace_node(place, compiled)
 
     def tick(frame: Frame) -> Status:
         debugger = frame.run.options.debugger
@@ -132,15 +132,15 @@ def debug_node(place: Place, compiled: Compiled) -> Compiled:
         if debugger.should_pause(place, visit):
             frame.mark_polled()
             return RUNNING
-        status = inner(frame)
+        status = inner_tick(frame)
         debugger.on_node_status(visit, status)
         return status
 
     def halt(frame: Frame) -> bool:
-        quiet = stop(frame)
+        is_stopped = inner_halt(frame)
         debugger = frame.run.options.debugger
-        if quiet and debugger is not None:
+        if is_stopped and debugger is not None:
             debugger.on_node_halt((frame, index))
-        return quiet
+        return is_stopped
 
     return Compiled(tick, halt)

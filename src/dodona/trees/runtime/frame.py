@@ -1,8 +1,8 @@
-"""Where a part of a tree keeps its state while it runs.
+"""Frames: the state of a part of a tree while it runs.
 
-A program is compiled once and shared by all runs; what differs between them is in frames. One
-region of the tree (the body, one child of a parallel, a subtree with keys of its own) has one
-frame: a list with a slot for each node that must remember something, and the scope it sees.
+A program is compiled once and shared by all runs; frames hold the state of one run. Each region
+of the tree (the body, a child of a parallel, a subtree with local keys) has one frame: a list
+with a slot for each node that has state, and the blackboard scope of the region.
 """
 
 from __future__ import annotations
@@ -18,21 +18,23 @@ if TYPE_CHECKING:
     from dodona.trees.runtime.run import Run
 
 TickFunction = Callable[["Frame"], Status]
-# Ask a node to stop; True once nothing of it runs any more and its slots are as new.
+# Asks a node to stop; returns True once nothing in it is running and its slots are reset.
 HaltFunction = Callable[["Frame"], bool]
 
 
 class WakeListener(Protocol):
-    """Who lets the frame sleep until something in it happens: a parallel, of its children."""
+    """Is notified when a sleeping frame must be ticked: a parallel, for its children."""
 
     def on_wake(self, frame: Frame) -> None: ...
 
 
 class Frame:
-    """`index` counts the children of a parallel; `phase` names a root that is not the body.
+    """The state of one region in one run.
 
-    A frame is `polled` when it must see every tick: a guard or a reactive node in it watches the
-    blackboard, or a leaf that is no task said RUNNING. Any other may sleep until it is woken.
+    `index` is the number of a parallel's child; `phase` names a root that is not the body.
+
+    A frame is `polled` if it needs every tick: a guard or a reactive node in it watches the
+    blackboard, or a synchronous leaf returned RUNNING. Any other frame sleeps until it is woken.
     """
 
     __slots__ = (
@@ -69,14 +71,14 @@ class Frame:
         self.record_visit = run.record_visit
 
     def reset_for(self, region: Region, index: int) -> None:
-        """Serve the next child of a parallel, whose sibling has left nothing behind."""
+        """Reuse the frame for the next child of a parallel, after its sibling has ended."""
         self.region = region
         self.index = index
         self.polled = region.polled
         self.slots = region.initial_slots.copy()
 
     def is_in_finally(self) -> bool:
-        """Does this belong to a :finally?"""
+        """Return whether this frame belongs to a :finally."""
         frame: Frame | None = self
         while frame is not None:
             if frame.region.phase:
@@ -85,7 +87,7 @@ class Frame:
         return False
 
     def wake(self) -> None:
-        """Something here has happened: tick soon, all the way down to this frame."""
+        """Schedule a tick that reaches this frame."""
         frame: Frame | None = self
         while frame is not None:
             if frame.wake_listener is not None:
@@ -94,7 +96,7 @@ class Frame:
         self.run.wake()
 
     def mark_polled(self) -> None:
-        """Something here is to see every tick from now on."""
+        """Make this frame and its ancestors receive every tick from now on."""
         frame: Frame | None = self
         while frame is not None:
             frame.polled = True

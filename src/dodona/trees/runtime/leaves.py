@@ -1,6 +1,6 @@
-"""Functions that trees name: leaves, and the decorations around other nodes.
+"""Functions that trees call by name: leaves, and the decorations around other nodes.
 
-A function is looked at once, when it registers, so that nothing is looked up while a tree runs.
+A function is inspected once, at registration, so that a running tree needs no lookups.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from dodona.trees.runtime.status import Status
 
 LeafResult = Status | bool | None
 LeafFunction = Callable[..., LeafResult | Awaitable[LeafResult]]
-# What a step is about to do, told from the blackboard, the host and the leaf's arguments.
+# Derive the effect or the request of a step from the blackboard, the host and the arguments.
 EffectFunction = Callable[[Blackboard, Any, Mapping[str, Any]], Effect | str]
 RequestFunction = Callable[[Blackboard, Any, Mapping[str, Any]], str]
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Parameters that the runtime fills; no tree may write them.
+# Parameters that the runtime injects; a tree cannot set them.
 INJECTED_PARAMETERS = ("step", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class LeafParameter:
+    """A keyword parameter that a tree can set."""
+
     name: str
     required: bool
     type: type | None
@@ -37,12 +39,12 @@ class LeafParameter:
 class Leaf:
     """A function that a tree calls by name.
 
-    A pure leaf reads and writes the blackboard, and what of the host is rebuilt when pure leaves
-    run again. A step may do anything; its outcome is journalled. An async function is always a
-    step; so is one that blocks in a `thread` of its own.
+    A pure leaf reads and writes only the blackboard, and host state that is rebuilt when pure
+    leaves run again. A step may do anything; its outcome is journalled. An async function and a
+    blocking one that runs in a `thread` are always steps.
 
-    `effect` is the most that it may do: with `effect_of` each call decides. `request_of` tells
-    what a call asks for.
+    `effect` is the strongest effect of the leaf; with `effect_of` it is decided per call.
+    `request_of` describes the request of a call.
     """
 
     name: str
@@ -62,13 +64,16 @@ class Leaf:
 
     @property
     def is_background(self) -> bool:
-        """Does it go on after the tick that starts it?"""
+        """Whether the leaf keeps running after the tick that starts it."""
         return self.is_async or self.thread
 
 
 @dataclass(slots=True, eq=False)
 class Decoration:
-    """What `(decorator NAME CHILD)` does: `enter` may refuse the child, `leave` overrule it."""
+    """The functions of `(decorator NAME CHILD)`.
+
+    `enter` can prevent the child from starting; `on_leave` can override its status.
+    """
 
     name: str
     enter: Leaf
@@ -76,7 +81,7 @@ class Decoration:
     leave_wants_host: bool = False
 
     def leave(self, function: F) -> F:
-        """Use the function when the child has ended; it returns another status, or nothing."""
+        """Register the function to call when the child ends; it may return another status."""
         self.leave_wants_host = "host" in _parameter_names(function)[2:]
         self.on_leave = function
         return function
@@ -90,25 +95,25 @@ def make_decoration(
     writes: tuple[str, ...] = (),
     step: bool = False,
 ) -> Decoration:
-    """The function as what comes before a child. One that is a step is journalled like a leaf."""
-    _check_function(who := f"decorator '{name}'", function, (reads, writes))
+    """Build a decoration whose `enter` is the function. A step is journalled like a leaf."""
+    _check_function(label := f"decorator '{name}'", function, (reads, writes))
     if _is_async(function):
         raise LoadError(
-            f"{who} is async, and its child cannot wait for it.",
+            f"{label} is async, but its child cannot wait for it.",
             hint="Put an async leaf before the child, in a (sequence …).",
         )
     enter = make_leaf(name, function, reads=reads, writes=writes, step=step)
-    needed = [p.name for p in enter.parameters.values() if p.required]
-    if needed:
+    required = [p.name for p in enter.parameters.values() if p.required]
+    if required:
         raise LoadError(
-            f"{who} needs the argument '{needed[0]}', which no tree can give.",
+            f"{label} needs the argument '{required[0]}', which a tree cannot pass.",
             hint="It takes the blackboard, and may take host and step.",
         )
     return Decoration(name, enter)
 
 
 class LeafOptions(TypedDict, total=False):
-    """What the author of a leaf says about it. See `Registry.leaf`."""
+    """The declared properties of a leaf. See `Registry.leaf`."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -119,24 +124,24 @@ class LeafOptions(TypedDict, total=False):
 
 
 def make_leaf(name: str, function: LeafFunction, **declared: Unpack[LeafOptions]) -> Leaf:
-    """The function as trees see it; what cannot work is refused."""
+    """Build a leaf from a function. Raise LoadError for an invalid combination of options."""
     reads, writes = declared.get("reads", ()), declared.get("writes", ())
     effect, request = declared.get("effect"), declared.get("request")
     thread, is_async = declared.get("thread", False), _is_async(function)
-    _check_function(who := f"leaf '{name}'", function, (reads, writes))
+    _check_function(label := f"leaf '{name}'", function, (reads, writes))
     if is_async and thread:
-        raise LoadError(f"{who} is async and cannot have a thread of its own.")
-    most, effect_of = _resolve_effect(who, effect, is_background=is_async or thread)
+        raise LoadError(f"{label} is async and cannot run in a thread.")
+    strongest_effect, effect_of = _resolve_effect(label, effect, is_background=is_async or thread)
     parameters = list(inspect.signature(function).parameters.values())
     names = [p.name for p in parameters[1:]]
-    says_step = declared.get("step", False) or effect is not None or request is not None
+    is_step = declared.get("step", False) or effect is not None or request is not None
     return Leaf(
         name=name,
         function=function,
         reads=tuple(reads),
         writes=tuple(writes),
-        step=says_step or is_async or thread or "step" in names,
-        effect=most,
+        step=is_step or is_async or thread or "step" in names,
+        effect=strongest_effect,
         effect_of=effect_of,
         request_of=request,
         thread=thread,
@@ -149,24 +154,28 @@ def make_leaf(name: str, function: LeafFunction, **declared: Unpack[LeafOptions]
 
 
 def parse_effect(effect: Effect | str, label: str) -> Effect:
-    """The effect of this name."""
+    """Return the effect with this name. `label` names the leaf in the error."""
     if isinstance(effect, Effect):
         return effect
-    names = [known.value for known in Effect]
+    names = [member.value for member in Effect]
     if effect not in names:
         raise LoadError(
-            f"{label} has no effect '{effect}'.",
-            hint=did_you_mean(effect, names) or f"There are: {', '.join(names)}.",
+            f"{label} has the unknown effect '{effect}'.",
+            hint=did_you_mean(effect, names) or f"Available: {', '.join(names)}.",
         )
     return Effect(effect)
 
 
 def is_same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    # A module that is imported again registers its functions again: that is no clash.
+    """Return whether both are the same function, possibly imported twice.
+
+    A module that is imported again registers its functions again, which is not a conflict.
+    """
     return (_qualname(one), _source_position(one)) == (_qualname(other), _source_position(other))
 
 
 def qualified_name(function: Callable[..., Any]) -> str:
+    """Return module and qualified name of a function."""
     return f"{function.__module__}.{_qualname(function)}"
 
 
@@ -178,16 +187,16 @@ _SIMPLE_TYPES = (str, int, float, bool, list, dict)
 def _check_function(label: str, function: LeafFunction, key_lists: tuple[object, ...]) -> None:
     for keys in key_lists:
         if isinstance(keys, str):
-            raise LoadError(f"{label} gives its keys as a string.", hint=f'Write ("{keys}",).')
+            raise LoadError(f"{label} declares its keys as a string.", hint=f'Write ("{keys}",).')
     first = next(iter(inspect.signature(function).parameters.values()), None)
     if first is None or first.kind not in _POSITIONAL_KINDS:
         raise LoadError(
-            f"{label} takes no blackboard.", hint=f"Write: def {_qualname(function)}(bb): …"
+            f"{label} does not take a blackboard.", hint=f"Write: def {_qualname(function)}(bb): …"
         )
 
 
 def _keyword_parameters(function: LeafFunction) -> dict[str, LeafParameter]:
-    """What a tree may give the function by keyword."""
+    """Return the parameters that a tree can pass by keyword."""
     hints = _type_hints(function)
     return {
         p.name: LeafParameter(p.name, p.default is p.empty, _simple_type(hints.get(p.name)))
@@ -199,26 +208,27 @@ def _keyword_parameters(function: LeafFunction) -> dict[str, LeafParameter]:
 def _resolve_effect(
     label: str, effect: Effect | str | EffectFunction | None, *, is_background: bool
 ) -> tuple[Effect, EffectFunction | None]:
-    """The most that the leaf may do, and the function that decides for a call."""
+    """Return the strongest effect of the leaf, and the function that decides it per call."""
     if effect is None:
-        # What it does is unknown unless it says so, and unknown means: not twice.
+        # An undeclared effect is unknown, so the step must not run twice.
         return (Effect.ONCE if is_background else Effect.NONE), None
     if callable(effect):
-        most, decides, said = Effect.ONCE, effect, "an effect"
+        strongest, effect_of, description = Effect.ONCE, effect, "an effect"
     else:
-        most, decides = parse_effect(effect, label), None
-        said = f"the effect '{most.value}'"
-    if most is not Effect.NONE and not is_background:
+        strongest, effect_of = parse_effect(effect, label), None
+        description = f"the effect '{strongest.value}'"
+    if strongest is not Effect.NONE and not is_background:
         raise LoadError(
-            f"{label} is sync and has {said}: it cannot wait until the journal knows that it starts.",
-            hint="Make it async, or give it thread=True.",
+            f"{label} is sync and has {description}: it cannot wait until the journal has "
+            "recorded its start.",
+            hint="Make it async, or set thread=True.",
         )
-    return most, decides
+    return strongest, effect_of
 
 
 def _is_async(function: LeafFunction) -> bool:
-    called = getattr(function, "__call__", None)  # noqa: B004 - its kind is what we want
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    method = getattr(function, "__call__", None)  # noqa: B004 - the method may be async
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
 def _parameter_names(function: Callable[..., Any]) -> list[str]:
@@ -229,7 +239,7 @@ def _type_hints(function: LeafFunction) -> Mapping[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, TypeError):
-        return {}  # a name known to type checkers only: then literals are not checked
+        return {}  # a name that only type checkers can resolve: literals are not checked
 
 
 def _simple_type(hint: Any) -> type | None:

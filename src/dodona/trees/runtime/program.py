@@ -1,8 +1,8 @@
-"""A tree compiled to closures: one `tick` and one `halt` for each place a node stands in.
+"""A tree compiled to closures: one `tick` and one `halt` for each place of a node.
 
 A `Place` is a node in a compiled tree: a subtree that is used twice has two places. Its path
-names it for people (`loop/tools/execute`; nodes without a name are left out, but for the last);
-its key, with iterations and indexes (`loop[2]/tools[1]/execute`), names one execution of it.
+is its display name (`loop/tools/execute`; ancestors without a name are left out). Its key, with
+iterations and indexes (`loop[2]/tools[1]/execute`), identifies one execution of it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from dodona.trees.language.node import Node
 from dodona.trees.runtime.frame import Frame, HaltFunction, TickFunction
 from dodona.trees.runtime.status import Status
 
-# A colon, so that no node's name is the same.
+# The colon prevents a conflict with a node's name.
 FINALLY = ":finally"
 MAX_PLACES = 50_000
 MAX_DEPTH = 100
 
 
 class Compiled(NamedTuple):
+    """A compiled node."""
+
     tick: TickFunction
     halt: HaltFunction
 
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """The slots of a part of the tree that has a frame of its own."""
+    """A part of the tree with a separate frame: the initial values of its slots."""
 
     owner: Place | None = None
-    phase: str = ""  # ":finally", when it is one
+    phase: str = ""  # ":finally" for a :finally
     initial_slots: list[Any] = field(default_factory=list[Any])
     polled: bool = False
 
 
 class Branch(NamedTuple):
-    """A compiled part with a frame of its own."""
+    """A compiled part with a separate frame."""
 
     tick: TickFunction
     halt: HaltFunction
@@ -48,6 +50,8 @@ class Branch(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Place:
+    """A node's position in a compiled tree."""
+
     index: int
     node: Node
     depth: int
@@ -56,47 +60,49 @@ class Place:
     # Named ancestors within the region, each with the slot that counts its iterations.
     segments: tuple[tuple[str, int | None], ...]
     path: str = ""
-    # The part of its keys that lies in this region, and the slots that fill it.
+    # The part of its keys within this region, as a pattern, and the slots that fill it.
     key_pattern: str = ""
     counter_slots: tuple[int, ...] = ()
 
     def key(self, frame: Frame) -> str:
-        """This execution of the node: `loop[2]/tools[1]/execute`."""
-        own = self.key_pattern
+        """Return the key of this execution of the node: `loop[2]/tools[1]/execute`."""
+        key = self.key_pattern
         if self.counter_slots:
             slots = frame.slots
-            own %= tuple([slots[slot] for slot in self.counter_slots])
-        outer = _key_prefix(frame)
-        return f"{outer}/{own}" if outer else own
+            key %= tuple([slots[slot] for slot in self.counter_slots])
+        prefix = _key_prefix(frame)
+        return f"{prefix}/{key}" if prefix else key
 
 
 def _key_prefix(frame: Frame) -> str:
-    """What stands before the keys of the frame's region."""
+    """Return the prefix of the keys in the frame's region."""
     region = frame.region
     if region.owner is None or frame.parent is None:
-        outer = frame.phase
+        prefix = frame.phase
     else:
-        outer = region.owner.key(frame.parent)
+        prefix = region.owner.key(frame.parent)
         if frame.index is not None:
-            outer = f"{outer}[{frame.index}]"
-    if outer and region.phase:
-        return f"{outer}/{region.phase}"
-    return outer or region.phase
+            prefix = f"{prefix}[{frame.index}]"
+    if prefix and region.phase:
+        return f"{prefix}/{region.phase}"
+    return prefix or region.phase
 
 
-# Wraps a node when a run is traced or debugged; plain runs have none and pay nothing.
+# Wraps a node when a run is traced or debugged; plain runs have no instrument and no overhead.
 Instrument = Callable[[Place, Compiled], Compiled]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
+    """A compiled tree."""
+
     places: tuple[Place, ...]
     body: Branch
     finally_branch: Branch | None
 
 
 class Build:
-    """Compiles the nodes of one region; nodes ask it for slots and for their children."""
+    """Compiles the nodes of one region; provides slots and compiled children to nodes."""
 
     def __init__(
         self,
@@ -115,7 +121,7 @@ class Build:
 
     @property
     def place(self) -> Place:
-        """Where the node being compiled stands."""
+        """The place of the node being compiled."""
         assert self._place is not None
         return self._place
 
@@ -124,23 +130,25 @@ class Build:
         return len(self.region.initial_slots) - 1
 
     def mark_polled(self) -> None:
-        """The node being compiled is to see every tick."""
+        """Make the region of the node being compiled receive every tick."""
         region: Region | None = self.region
         while region is not None:
             region.polled = True
             region = region.owner.region if region.owner else None
 
     def with_counter(self, slot: int) -> Build:
-        """For children that run again and again: their keys carry the number in the slot."""
+        """Return a build for repeated children: their keys contain the number in the slot."""
         node = self.place.node
-        steps = (*self.place.segments[:-1], (node.name or node.kind.name, slot))
-        return Build(self.region, self.places, self.instrument, place=self._place, segments=steps)
+        segments = (*self.place.segments[:-1], (node.name or node.kind.name, slot))
+        return Build(
+            self.region, self.places, self.instrument, place=self._place, segments=segments
+        )
 
     def compile_children(self, node: Node) -> tuple[Compiled, ...]:
         return tuple(self.compile(child) for child in node.children)
 
     def compile(self, node: Node) -> Compiled:
-        """The node as closures over this region."""
+        """Compile the node to closures over this region."""
         place = self._add_place(node)
         inner = Build(
             self.region,
@@ -155,11 +163,11 @@ class Build:
         return self.instrument(place, compiled) if self.instrument is not None else compiled
 
     def compile_branch(self, node: Node, *, within: Node | None = None, phase: str = "") -> Branch:
-        """The node as a region of its own; `within` is a parent that is never ticked itself."""
+        """Compile the node as a separate region; `within` is a parent that is never ticked."""
         region = Region(owner=self._place, phase=phase)
         at = self._place if within is None else self._add_place(within)
-        steps = ((within.name, None),) if within is not None and within.name else ()
-        build = Build(region, self.places, self.instrument, place=at, segments=steps)
+        segments = ((within.name, None),) if within is not None and within.name else ()
+        build = Build(region, self.places, self.instrument, place=at, segments=segments)
         tick, halt = build.compile(node)
         return Branch(tick, halt, region)
 
@@ -195,34 +203,34 @@ class Build:
 
 
 def compile_tree(root: Node, finally_node: Node | None, instrument: Instrument | None) -> Program:
-    """Closures for a tree's body and its :finally."""
+    """Compile the body and the :finally of a tree."""
     places: list[Place] = []
     top = Build(Region(), places, instrument)
     body = top.compile_branch(root)
-    ending = top.compile_branch(finally_node, phase=FINALLY) if finally_node is not None else None
+    final = top.compile_branch(finally_node, phase=FINALLY) if finally_node is not None else None
     _assign_paths(places)
-    return Program(tuple(places), body, ending)
+    return Program(tuple(places), body, final)
 
 
 def _assign_paths(places: list[Place]) -> None:
-    """Give every place its path: the names above it and its own; twins get a serial.
+    """Set the path of every place: the names above it and its name; duplicates get a number.
 
-    So every path is one place's, and so is every key, which is the path with indexes.
+    So every path is unique, and so is every key, which is the path with indexes.
     """
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for place in places:
         owner = place.region.owner
         names = [owner.path if owner else "", place.region.phase, *(n for n, _ in place.segments)]
         path = "/".join(name for name in names if name)
-        seen[path] += 1
-        serial = f"~{seen[path]}" if seen[path] > 1 else ""
-        place.path = path + serial
+        counts[path] += 1
+        suffix = f"~{counts[path]}" if counts[path] > 1 else ""
+        place.path = path + suffix
         place.counter_slots = tuple(slot for _, slot in place.segments if slot is not None)
-        place.key_pattern = _build_key_pattern(place) + serial
+        place.key_pattern = _build_key_pattern(place) + suffix
 
 
 def _build_key_pattern(place: Place) -> str:
-    """Where nothing is filled in, the very text; elsewhere `loop[%d]/execute`."""
+    """Return `loop[%d]/execute`; literal text if the place has no counters."""
     if not place.counter_slots:
         return "/".join(name for name, _ in place.segments)
     parts = ((name.replace("%", "%%"), slot) for name, slot in place.segments)
@@ -230,12 +238,12 @@ def _build_key_pattern(place: Place) -> str:
 
 
 def _catch_errors(place: Place, tick: TickFunction) -> TickFunction:
-    """A node that raises has failed. Nodes raise only when nothing of theirs runs."""
+    """Turn an exception into FAILURE. Nodes raise only while none of their children runs."""
 
-    def bounded(frame: Frame) -> Status:
+    def safe_tick(frame: Frame) -> Status:
         try:
             return tick(frame)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             return frame.run.fail_node(place, frame, error)
 
-    return bounded
+    return safe_tick

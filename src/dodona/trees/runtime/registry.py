@@ -1,6 +1,6 @@
-"""What trees may name: node kinds, leaves and decorations.
+"""The names available to trees: node kinds, leaves and decorations.
 
-Built-in kinds enter by the same door as a plugin's: `Registry.add_kind`.
+Built-in kinds and those of plugins are registered in the same way: with `Registry.add_kind`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dodona.trees.runtime.leaves import (
 
 
 class Registry:
-    """One set of names. Names are unique within their sort."""
+    """Node kinds, leaves and decorations by name; each of the three has separate names."""
 
     def __init__(self, kinds: Iterator[NodeKind] | tuple[NodeKind, ...] = ()) -> None:
         self.kinds: dict[str, NodeKind] = {}
@@ -41,16 +41,16 @@ class Registry:
         self.kinds[kind.name] = kind
 
     def add_leaf(self, leaf: Leaf) -> None:
-        known = self.leaves.get(leaf.name)
-        if known is not None:
-            _reject_duplicate("leaf", leaf.name, known.function, leaf.function)
+        existing = self.leaves.get(leaf.name)
+        if existing is not None:
+            _reject_duplicate("leaf", leaf.name, existing.function, leaf.function)
         self.leaves[leaf.name] = leaf
 
     def add_decoration(self, decoration: Decoration) -> None:
-        known = self.decorations.get(decoration.name)
-        if known is not None:
-            ours, theirs = known.enter.function, decoration.enter.function
-            _reject_duplicate("decorator", decoration.name, ours, theirs)
+        existing = self.decorations.get(decoration.name)
+        if existing is not None:
+            old, new = existing.enter.function, decoration.enter.function
+            _reject_duplicate("decorator", decoration.name, old, new)
         self.decorations[decoration.name] = decoration
 
     def leaf(
@@ -64,10 +64,10 @@ class Registry:
         request: RequestFunction | None = None,
         thread: bool = False,
     ) -> Callable[[F], F]:
-        """Register the decorated function under a dotted name, for `:fn` to find.
+        """Register the decorated function under a dotted name, for use with `:fn`.
 
-        `effect` may be a function of blackboard, host and arguments, which decides for each call;
-        `request` is one that tells what a call asks for.
+        `effect` may be a function of blackboard, host and arguments that decides per call.
+        `request` is a function of the same arguments that describes the request of a call.
         """
 
         def register(function: F) -> F:
@@ -95,30 +95,31 @@ class Registry:
         writes: tuple[str, ...] = (),
         step: bool = False,
     ) -> Callable[[Callable[..., LeafResult]], Decoration]:
-        """Register the function as what comes before the child of `(decorator NAME CHILD)`."""
+        """Register the function to call before the child of `(decorator NAME CHILD)`."""
 
         def register(function: Callable[..., LeafResult]) -> Decoration:
-            made = make_decoration(name, function, reads=reads, writes=writes, step=step)
-            self.add_decoration(made)
-            return made
+            decoration = make_decoration(name, function, reads=reads, writes=writes, step=step)
+            self.add_decoration(decoration)
+            return decoration
 
         return register
 
     def find_leaf(self, name: str) -> Leaf | None:
-        """What `:fn` and the names of actions and conditions mean."""
+        """Return the leaf that `:fn`, or the name of an action or condition, refers to."""
         return self.leaves.get(name)
 
     def find_leaf_node(self, name: str) -> Leaf | None:
-        """The leaf that a head symbol means, when it is no node kind."""
+        """Return the leaf that a head symbol refers to if it is not a node kind."""
         return self.leaves.get(name)
 
     def find_decoration(self, name: str) -> Decoration | None:
         return self.decorations.get(name)
 
 
-def _reject_duplicate(noun: str, name: str, known: LeafFunction, new: LeafFunction) -> None:
-    if not is_same_function(known, new):
+def _reject_duplicate(noun: str, name: str, old: LeafFunction, new: LeafFunction) -> None:
+    if not is_same_function(old, new):
         raise LoadError(
-            f"{noun} '{name}' is registered twice: in {qualified_name(known)} and in {qualified_name(new)}.",
+            f"{noun} '{name}' is registered twice: in {qualified_name(old)} "
+            f"and in {qualified_name(new)}.",
             hint="Give one of them another name.",
         )

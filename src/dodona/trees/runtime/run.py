@@ -1,4 +1,4 @@
-"""One execution of a tree: ticks when something wakes it, and ends when all of it has ended."""
+"""One execution of a tree: it ticks when something wakes it, until all its steps have ended."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ log = logging.getLogger("dodona.trees")
 T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
-# Why a run is stopped that is begun again with a newer tree.
+# The reason for stopping a run that is restarted with a newer tree.
 SUPERSEDED = "superseded"
 OUT_OF_TICKS = "out_of_ticks"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a host may plug into a run.
+    """The host's settings for a run.
 
-    `host` is handed to every leaf that has a parameter of that name. What `output` makes of a
-    chunk is what its step keeps, unless it returns nothing. `replay` gets the chunks of steps
-    that are applied from the journal; without it they go to `output`. A run that needs more than
-    `max_ticks` is stopped.
+    `host` is passed to every leaf with a parameter of that name. If `output` returns a value, the
+    step records that instead of the chunk. `replay` receives the chunks of steps that are replayed
+    from the journal; by default they go to `output`. A run that needs more than `max_ticks` is
+    stopped.
     """
 
     journal: Journal | None = None
@@ -61,7 +61,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class ActiveStep:
-    """A step that runs now."""
+    """A step that is running."""
 
     path: str
     key: str
@@ -72,7 +72,7 @@ class ActiveStep:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: success, failure, cancelled or stuck; and what it knew then."""
+    """How a run ended: success, failure, cancelled or stuck; and its final blackboard."""
 
     status: Status
     end_reason: str
@@ -87,7 +87,7 @@ class Outcome:
 
 
 class Run:
-    """Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
+    """A running tree. Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
 
     __slots__ = (
         "_crash",
@@ -136,13 +136,13 @@ class Run:
         self.program = tree.program(self._choose_instrument())
         self.running: dict[AsyncStep, None] = {}
         self.timers: set[Timer] = set()
-        self._timer_pauses = 0  # steps under whose own limit the run's time stands still
+        self._timer_pauses = 0  # number of steps that pause the run's timers
         self.ticks = 0
-        self.watchdog_halts = 0  # how often the watchdog found nothing it could fail
-        self.execution_counts: dict[str, int] = {}  # of each step key
-        self.has_effects = False  # has a step started that must not be repeated?
-        self.is_halting = False  # is it being stopped? Then steps start in a :finally only
-        self.is_broken = False  # has the journal failed? Then no step starts at all
+        self.watchdog_halts = 0  # how often the watchdog halted the tree
+        self.execution_counts: dict[str, int] = {}  # by step key
+        self.has_effects = False  # a step has started that must not be repeated
+        self.is_halting = False  # being stopped: steps start only in a :finally
+        self.is_broken = False  # the journal has failed: no step starts
         self._frame = Frame(self, self.program.body.region, self.board)
         self._wake_pending = False
         self._stop_reason: str | None = None
@@ -151,7 +151,7 @@ class Run:
         self._provided_keys = frozenset(values or ())
         self._interrupted = False
         self._crash: BaseException | None = None
-        self._output_error: Exception | None = None  # what the host's output raised
+        self._output_error: Exception | None = None  # raised by the host's output
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -170,13 +170,13 @@ class Run:
     # -- for hosts ---------------------------------------------------------------------------
 
     def tick(self) -> Status:
-        """One tick of the body. A run that is driven ticks itself; this is for other loops."""
+        """Tick the body once. `execute` ticks automatically; this is for other loops."""
         return self._tick(self.program.body, self._frame)
 
     def _tick(self, branch: Branch, frame: Frame) -> Status:
         self.ticks += 1
-        most = self.options.max_ticks
-        if most is not None and self.ticks > most:
+        limit = self.options.max_ticks
+        if limit is not None and self.ticks > limit:
             self.cancel(OUT_OF_TICKS)
         if self.options.trace is not None:
             self.options.trace.begin_tick(self.ticks)
@@ -186,14 +186,14 @@ class Run:
         return status
 
     def wake(self) -> None:
-        """Something changed: tick soon."""
+        """Schedule a tick."""
         self._wake_pending = True
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Stop the body, run :finally, end. The first reason given is the one that counts."""
+        """Stop the body, run :finally and end. Only the first reason counts."""
         self._stop_reason = self._stop_reason or reason
         self.is_halting = self.is_halting or self._stoppable
         if self.options.debugger is not None:
@@ -201,19 +201,21 @@ class Run:
         self.wake()
 
     def active_steps(self) -> list[ActiveStep]:
-        """What runs at this moment, oldest first."""
+        """Return the running steps, oldest first."""
         now = self.now()
         return [
             ActiveStep(
-                work.place.path, work.key, work.leaf.name, now - work.started_at, work.stopping
+                step.place.path, step.key, step.leaf.name, now - step.started_at, step.stopping
             )
-            for work in self.running
+            for step in self.running
         ]
 
     async def execute(self) -> Outcome:
-        """Run to the end. When the awaiting task is cancelled, stop first, then say so."""
+        """Run to the end. If the awaiting task is cancelled, stop the run, then raise."""
         if self._loop is not None:
-            raise TreeError("a run is driven once.", hint="Make another Run of the same tree.")
+            raise TreeError(
+                "a run can be executed only once.", hint="Create another Run of the same tree."
+            )
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self._load_globals()
@@ -221,16 +223,18 @@ class Run:
         recovered = False
         try:
             status = await self._run_phase(self.program.body, self._frame, stoppable=True)
-            # Asked to stop, it may have succeeded all the same.
-            ended = self._stop_reason if self._stop_reason and status is FAILURE else status.value
-            dog = self.options.watchdog
-            if ended == "stuck" and dog is not None and dog.recovery is not None:
-                status = await self._run_recovery(dog.recovery)
+            # It may have succeeded before the request to stop took effect.
+            end_reason = (
+                self._stop_reason if self._stop_reason and status is FAILURE else status.value
+            )
+            watchdog = self.options.watchdog
+            if end_reason == "stuck" and watchdog is not None and watchdog.recovery is not None:
+                status = await self._run_recovery(watchdog.recovery)
                 recovered = True
             if self.program.finally_branch is not None:
-                self.board.set_reserved("_status", ended)
+                self.board.set_reserved("_status", end_reason)
                 await self._run_unstoppable(self.program.finally_branch)
-            if ended != SUPERSEDED:
+            if end_reason != SUPERSEDED:
                 await self._save_globals()
         finally:
             await self._stop_remaining()
@@ -239,12 +243,12 @@ class Run:
         if self._interrupted:
             raise asyncio.CancelledError
         error = None if status is Status.SUCCESS else self.board.get("_error")
-        return Outcome(status, ended, self.board, error, self.ticks, recovered)
+        return Outcome(status, end_reason, self.board, error, self.ticks, recovered)
 
     # -- phases ------------------------------------------------------------------------------
 
     async def _run_recovery(self, recovery_tree: Tree) -> Status:
-        """Let another tree answer, on what this one has left."""
+        """Run the recovery tree on the blackboard that this tree has left."""
         self.board.extend_schema(recovery_tree.run_schema)
         program = recovery_tree.program()
         status = await self._run_unstoppable(program.body, ":recovery")
@@ -258,7 +262,7 @@ class Run:
         return await self._run_phase(branch, frame, stoppable=False)
 
     async def _run_phase(self, branch: Branch, frame: Frame, *, stoppable: bool) -> Status:
-        """Tick a branch until it has ended, or, once it is to stop, until it is quiet."""
+        """Tick a branch until it ends; if it is being halted, until its steps have stopped."""
         self._stoppable = stoppable
         self.is_halting = stoppable and self._stop_reason is not None
         while True:
@@ -280,7 +284,7 @@ class Run:
             raise self._crash
 
     async def _wait_for_wake(self) -> None:
-        """Wait for a wake; let others run even when there was one already."""
+        """Wait for a wake. Yield to other tasks even if one is already pending."""
         assert self._loop is not None
         try:
             if self._wake_pending:
@@ -300,18 +304,18 @@ class Run:
             await self._wait_for_wake()
 
     async def _stop_remaining(self) -> None:
-        """Nothing outlives the run: stop what still runs, and wait until it has ended."""
+        """Stop all timers and running steps, and wait until they have ended."""
         if self._watchdog_timer is not None:
             self._watchdog_timer.cancel()
         for timer in tuple(self.timers):
             timer.cancel()
         while self.running:
-            for work in tuple(self.running):
-                work.stop()
+            for step in tuple(self.running):
+                step.stop()
             await self._wait_for_wake()
 
     async def _await_uncancelled(self, awaitable: Awaitable[T]) -> T:
-        """Await this even when cancelled meanwhile; the cancellation is told at the end."""
+        """Await this even if cancelled meanwhile; the run raises the cancellation at its end."""
         task = asyncio.ensure_future(awaitable)
         while not task.done():
             try:
@@ -329,7 +333,7 @@ class Run:
                 self.board.update({k: v for k, v in stored.items() if k not in self._provided_keys})
             except TreeError as error:
                 raise StoreError(
-                    f"a stored global does not fit tree {self.tree.name}: {error.message}",
+                    f"a stored global key does not fit tree {self.tree.name}: {error.message}",
                     hint="Change the schema, or the stored value.",
                 ) from error
             self._globals = {key: copy_if_mutable(self.board[key]) for key in keys}
@@ -347,26 +351,26 @@ class Run:
 
     @property
     def paused_at(self) -> Place | None:
-        """Where a debugger holds this tick, if one does."""
+        """The place at which a debugger has paused this tick, if any."""
         return self.options.debugger.paused_at if self.options.debugger is not None else None
 
     def fail_node(self, place: Place, frame: Frame, error: BaseException) -> Status:
-        """A node raised: it has failed, and the reason is where people and trees can see it."""
+        """Record the exception of a node in the log, `_error` and the trace. Return FAILURE."""
         if not isinstance(error, DodonaError):
             log.warning("node %s raised", place.path, exc_info=error)
-        said = {"node": place.path, "type": type(error).__name__, "message": str(error)}
-        frame.board.set_reserved("_error", said)
+        report = {"node": place.path, "type": type(error).__name__, "message": str(error)}
+        frame.board.set_reserved("_error", report)
         if self.options.trace is not None:
-            self.options.trace.record_error(place, said)
+            self.options.trace.record_error(place, report)
         return FAILURE
 
     def next_execution_key(self, key: str) -> str:
-        """The key of this execution: the first has none, the others a number."""
+        """Return the key of this execution: from the second one on with a number."""
         count = self.execution_counts[key] = self.execution_counts.get(key, 0) + 1
         return key if count == 1 else f"{key}#{count}"
 
     def crash(self, error: BaseException) -> None:
-        """The journal cannot be written, or the runtime has a bug: end the run with that."""
+        """End the run with this error: the journal cannot be written, or the runtime has a bug."""
         self._crash = self._crash or error
         self.is_broken = True
 
@@ -374,27 +378,27 @@ class Run:
         return self._loop.time() if self._loop is not None else 0.0
 
     def mark_progress(self) -> None:
-        """There is progress."""
+        """Record progress for the watchdog."""
         self._last_progress_at = self.now()
 
     def call_in_loop(self, handle: Callable[[Any], None], chunk: Any) -> None:
-        """Call this with a chunk in the loop's thread: now, unless a leaf's thread asks."""
+        """Call `handle` in the loop's thread: immediately unless called from a leaf's thread."""
         if self._loop is not None and threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(handle, chunk)
         else:
             handle(chunk)
 
     def deliver(self, chunk: Any) -> Any:
-        """Hand a piece of output to the host; returns what the step keeps of it."""
-        kept = self._call_output(self.options.output, chunk)
-        return chunk if kept is None else kept
+        """Pass a chunk of output to the host. Return the chunk that the step records."""
+        recorded = self._call_output(self.options.output, chunk)
+        return chunk if recorded is None else recorded
 
     def replay(self, chunk: Any) -> None:
-        """Hand over a piece of output that the journal has kept."""
+        """Pass a chunk of output from the journal to the host."""
         self._call_output(self.options.replay or self.options.output, chunk)
 
     def _call_output(self, handler: Callable[[Any], Any] | None, chunk: Any) -> Any:
-        """What the host cannot take is the host's error, not the leaf's: the run ends with it."""
+        """Call the host's handler. Its exception ends the run; it is not an error of the leaf."""
         self.mark_progress()
         if handler is None or self._output_error is not None:
             return None
@@ -411,12 +415,12 @@ class Run:
 
     @property
     def are_timers_paused(self) -> bool:
-        """Do the run's timers stand still?"""
+        """Whether the run's timers are paused."""
         return self._timer_pauses > 0
 
     @contextmanager
     def pause_timers(self) -> Generator[None]:
-        """Within the block no time passes for the run's timeouts and waits."""
+        """Pause the run's timeouts and waits within the block."""
         self._timer_pauses += 1
         if self._timer_pauses == 1:
             for timer in self.timers:
@@ -441,7 +445,7 @@ class Run:
         step.frame.wake()
 
     def start_grace_timer(self, step: AsyncStep) -> None:
-        """A step was asked to stop: look after the grace period whether it has."""
+        """After the grace period, check whether a step that was asked to stop has stopped."""
         assert self._loop is not None
         step.grace_timer = self._loop.call_later(
             self.options.grace_seconds, self._on_grace_expired, step
@@ -454,10 +458,10 @@ class Run:
         if not detached:
             self.start_grace_timer(step)
         log.error(
-            "leaf %s does not stop %s s after it was told to%s",
+            "leaf %s is still running %s s after it was asked to stop%s",
             step.leaf.name,
             self.options.grace_seconds,
-            ": its thread is left behind and can write nothing" if detached else "",
+            ": its thread is abandoned and cannot write anything" if detached else "",
         )
         self.emit(
             TREE_UNRESPONSIVE,
@@ -478,25 +482,25 @@ class Run:
             )
 
     def _check_progress(self) -> None:
-        """Once per timeout at most: has anything moved since? Streaming re-arms nothing."""
-        dog = self.options.watchdog
-        assert dog is not None
+        """Check for progress at most once per timeout; streaming does not restart the timer."""
+        watchdog = self.options.watchdog
+        assert watchdog is not None
         assert self._loop is not None
-        quiet_for = self.now() - self._last_progress_at
+        idle_seconds = self.now() - self._last_progress_at
         waiting = bool(self.timers) and not self.running
         paused = self.options.debugger is not None and self.options.debugger.is_paused
         if waiting or paused:
             self.mark_progress()
-            quiet_for = 0.0
-        stuck = quiet_for >= dog.timeout_seconds
-        rest = dog.timeout_seconds if stuck else dog.timeout_seconds - quiet_for
-        self._watchdog_timer = self._loop.call_later(rest, self._check_progress)
+            idle_seconds = 0.0
+        stuck = idle_seconds >= watchdog.timeout_seconds
+        delay = watchdog.timeout_seconds if stuck else watchdog.timeout_seconds - idle_seconds
+        self._watchdog_timer = self._loop.call_later(delay, self._check_progress)
         if stuck:
             self.mark_progress()
-            self._handle_stuck(dog, quiet_for)
+            self._handle_stuck(watchdog, idle_seconds)
 
     def _handle_stuck(self, watchdog: Watchdog, seconds: float) -> None:
-        nodes = [work.place.path for work in self.running] or [self.tree.name]
+        nodes = [step.place.path for step in self.running] or [self.tree.name]
         count, escalate = watchdog.record_strike(self.tree.name, self.now())
         report = {
             "nodes": nodes,
@@ -505,15 +509,15 @@ class Run:
             "blackboard": self.board.snapshot(),
         }
         self.board.set_reserved("_stuck", {k: v for k, v in report.items() if k != "blackboard"})
-        error = TreeError(f"no progress for {seconds:g} s.", hint="The watchdog ended it.")
-        for work in tuple(self.running):
-            if not work.stopping:
-                work.fail(error)
+        error = TreeError(f"no progress for {seconds:g} s.", hint="The watchdog stopped it.")
+        for step in tuple(self.running):
+            if not step.stopping:
+                step.fail(error)
         if escalate or not self.running:
-            said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
-            self.board.set_reserved("_error", said)
+            message = {"node": nodes[0], "type": "TreeError", "message": str(error)}
+            self.board.set_reserved("_error", message)
             self.watchdog_halts += 1
-            self.is_halting = True  # also in :finally, which nobody else may stop
+            self.is_halting = True  # even in :finally, which only the watchdog can stop
             self.cancel("stuck")
         self.emit(TREE_STUCK, Severity.ERROR, **report)
         if escalate:
@@ -521,7 +525,7 @@ class Run:
 
 
 def _ignore_visit(visit: object) -> None:
-    """A run that is not traced has nobody to tell."""
+    """Discard a visit: the run is not traced."""
 
 
 async def run(
@@ -529,5 +533,5 @@ async def run(
     values: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> Outcome:
-    """Run a tree to its end, with these values on its blackboard."""
+    """Run a tree to the end, with these initial values on its blackboard."""
     return await Run(tree, values, options).execute()

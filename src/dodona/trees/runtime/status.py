@@ -1,4 +1,4 @@
-"""The three answers of a node."""
+"""The three statuses of a node."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from enum import Enum
 
 
 class Status(Enum):
-    """RUNNING means: something will wake the tree, tick me again then."""
+    """The result of a tick. RUNNING: tick the node again after the next wake."""
 
     SUCCESS = "success"
     FAILURE = "failure"
     RUNNING = "running"
 
-    # Members are singletons; the identity hash spares a Python call per lookup.
+    # Members are singletons; the identity hash saves a Python call per lookup.
     __hash__ = object.__hash__
 
     def __str__(self) -> str:

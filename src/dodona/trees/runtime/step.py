@@ -1,4 +1,7 @@
-"""One execution of a step leaf: started, journalled, stopped in two phases, or fenced off."""
+"""One execution of a step leaf: start, journal, and stop in two phases.
+
+A fenced step is detached from its run: its output and writes are discarded.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """What a leaf that asks for a `step` gets beside the blackboard."""
+    """An execution of a leaf; passed to leaves that have a parameter `step`."""
 
     __slots__ = (
-        "_board", "_chunks", "_fenced", "_initial_sizes", "_writes", "effect", "frame", "key", "leaf",
-        "outcome_unknown", "place", "stopping",
+        "_board", "_chunks", "_fenced", "_initial_sizes", "_writes", "effect", "frame", "key",
+        "leaf", "outcome_unknown", "place", "stopping",
     )  # fmt: skip
 
     def __init__(self, leaf: Leaf, place: Place, frame: Frame, key_suffix: str = "") -> None:
@@ -35,14 +38,14 @@ class Step:
         self.place = place
         self.frame = frame
         self.effect = leaf.effect  # of this call
-        self.stopping = False  # a leaf in a thread looks at this to end early
-        # A crash cut this very step: the leaf must find out what happened, not repeat it.
+        self.stopping = False  # a leaf in a thread can check this to end early
+        # A crash interrupted this step: the leaf must find out the outcome, not repeat the work.
         self.outcome_unknown = False
         self._fenced = False
         self._chunks: list[Any] = []
         self._board: Blackboard = frame.board
-        # The idempotency key: the same for the same execution, also after a crash. A step in
-        # front of a reactive sequence is executed on every wake, and each time is another one.
+        # The idempotency key: the same for the same execution, even after a crash. A step at the
+        # start of a reactive sequence is executed on every wake, each time with a new key.
         self.key = place.key(frame) + key_suffix
         if run.journal is not None:
             self._board = board = frame.board.record_writes()
@@ -53,29 +56,29 @@ class Step:
             self.key = run.next_execution_key(self.key)
 
     def progress(self) -> None:
-        """Tell the watchdog that this step is alive. Nothing is ticked."""
+        """Signal to the watchdog that this step is alive. Does not cause a tick."""
         if not self._fenced:
             self.frame.run.mark_progress()
 
     def pause_timers(self) -> AbstractContextManager[None]:
-        """Let the run's timeouts stand still: this step has a limit of its own."""
+        """Pause the run's timeouts while a step with a separate limit runs."""
         return self.frame.run.pause_timers()
 
     def emit(self, chunk: Any) -> None:
-        """Send a piece of output on its way, at once."""
+        """Send a chunk of output immediately."""
         if not self._fenced:
             self.frame.run.call_in_loop(self._deliver, chunk)
 
     def _deliver(self, chunk: Any) -> None:
-        # Again: a thread may have been left behind since it sent this.
+        # Check again: the thread may have been abandoned since it sent this.
         if not self._fenced:
             self._chunks.append(self.frame.run.deliver(chunk))
 
     def begin_or_replay(self, arguments: Mapping[str, Any]) -> Status | None:
-        """The status of this step when the journal has it: it is applied, not run again."""
+        """Begin the step. If the journal has its outcome, apply that and return the status."""
         run, leaf = self.frame.run, self.leaf
         if self._is_blocked():
-            return FAILURE  # nothing starts any more, not even in the same tick
+            return FAILURE  # no step may start, not even in the same tick
         request = ""
         if leaf.effect is not Effect.NONE or leaf.request_of is not None:
             try:
@@ -90,18 +93,18 @@ class Step:
         return run.is_broken or (run.is_halting and not self.frame.is_in_finally())
 
     def _prepare_request(self, arguments: Mapping[str, Any]) -> str:
-        """Settle the effect of this call; returns what is asked for.
+        """Determine the effect of this call. Return a description of its request.
 
-        So an effect is not taken for another one's.
+        The journal compares requests, so the outcome of one effect is not applied to another.
         """
         leaf, board, run = self.leaf, self.frame.board, self.frame.run
         if leaf.effect_of is not None:
-            said = leaf.effect_of(board, run.host, arguments)
-            self.effect = parse_effect(said, f"leaf '{leaf.name}'")
+            effect = leaf.effect_of(board, run.host, arguments)
+            self.effect = parse_effect(effect, f"leaf '{leaf.name}'")
         if self.effect is not Effect.NONE:
             run.has_effects = True
         if run.journal is None:
-            return ""  # nobody to tell
+            return ""
         if leaf.request_of is not None:
             return leaf.request_of(board, run.host, arguments)
         if self.effect is Effect.NONE:
@@ -112,11 +115,11 @@ class Step:
         leaf = self.leaf
         try:
             record = journal.begin(StepStart(self.key, leaf.name, self.effect, request))
-        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            self.frame.run.crash(broken)
+        except Exception as error:  # noqa: BLE001 - without a journal the run must stop
+            self.frame.run.crash(error)
             return FAILURE
         if record is None or record.leaf != leaf.name:
-            # Whoever keeps the journal may stop the run where it ends.
+            # The journal may have stopped the run at its end.
             return FAILURE if self._is_blocked() else None
         if record.outcome_unknown and leaf.wants_step:
             self.outcome_unknown = True
@@ -127,8 +130,8 @@ class Step:
         run = self.frame.run
         try:
             self.frame.board.update(record.writes)
-        except TreeError as refused:
-            return run.fail_node(self.place, self.frame, refused)
+        except TreeError as error:
+            return run.fail_node(self.place, self.frame, error)
         for chunk in record.chunks:
             run.replay(chunk)
         if record.error is not None:
@@ -136,7 +139,7 @@ class Step:
         return SUCCESS if record.succeeded else FAILURE
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
-        """Call the leaf: its result, or the coroutine of it."""
+        """Call the leaf. Return its result, or its coroutine."""
         leaf = self.leaf
         if leaf.wants_host:
             arguments = {"host": self.frame.run.host, **arguments}
@@ -145,25 +148,25 @@ class Step:
         return leaf.function(self._board, **arguments)
 
     def finish(self, status: Status, error: BaseException | None = None) -> Status:
-        """Note how the step ended."""
+        """Record how the step ended."""
         if error is not None:
             self.frame.run.fail_node(self.place, self.frame, error)
         self._write_record(status, failed=error is not None)
         return status
 
     def _write_record(self, status: Status, *, failed: bool) -> None:
-        self._fenced = True  # what comes after the record would not be in it
+        self._fenced = True  # later output and writes would not be in the record
         run = self.frame.run
         if run.journal is None or run.is_broken:
             return
         try:
             run.journal.finish(self.key, self._build_record(status, failed=failed))
-        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            run.crash(broken)
+        except Exception as error:  # noqa: BLE001 - without a journal the run must stop
+            run.crash(error)
 
     def _build_record(self, status: Status, *, failed: bool) -> StepRecord:
         board, writes = self.frame.board, self._writes
-        # A list that was added to in place was not assigned, and is a write all the same.
+        # A list that was changed in place was not assigned, but counts as a write.
         for key, size in self._initial_sizes.items():
             value = board.get(key)
             if key not in writes and type(value) in _CONTAINERS and len(value) != size:
@@ -182,7 +185,7 @@ _JSON_ENCODER = json.JSONEncoder(sort_keys=True, default=repr)
 
 
 def _container_sizes(keys: tuple[str, ...], board: Blackboard) -> Mapping[str, int]:
-    """How long the containers are that a step says it writes."""
+    """Return the sizes of the containers that a step declares to write."""
     sizes: dict[str, int] = {}
     for key in keys:
         value = board.get(key)
@@ -192,7 +195,7 @@ def _container_sizes(keys: tuple[str, ...], board: Blackboard) -> Mapping[str, i
 
 
 class AsyncStep(Step):
-    """A step that goes on after the tick that started it: an async leaf, in a task."""
+    """A step that keeps running after the tick that started it: an async leaf, in a task."""
 
     __slots__ = ("_error", "_task", "grace_timer", "started_at", "status")
 
@@ -209,11 +212,11 @@ class AsyncStep(Step):
         self._task = asyncio.get_running_loop().create_task(
             self._run(arguments), name=self.place.path
         )
-        # Also when the task is cancelled before its first line.
+        # Also called if the task is cancelled before its first line.
         self._task.add_done_callback(self._on_task_done)
 
     def stop(self) -> bool:
-        """Ask it to end; True once it has."""
+        """Ask the step to end. Return True once it has."""
         if self.status is not None:
             return True
         if not self.stopping:
@@ -223,12 +226,12 @@ class AsyncStep(Step):
         return False
 
     def fail(self, error: Exception) -> None:
-        """End it as failed, whatever it would say."""
+        """End the step as failed, regardless of its result."""
         self._error = error
         self.stop()
 
     def force_stop(self) -> bool:
-        """It did not end in time: ask again. True when it had to be left behind."""
+        """Ask again because it did not end in time. Return True if it was abandoned instead."""
         self._interrupt()
         return False
 
@@ -237,18 +240,18 @@ class AsyncStep(Step):
         self._task.cancel()
 
     def _must_journal_start(self) -> bool:
-        """Does the journal have to know of the start before the leaf is called?"""
+        """Return whether the journal must record the start before the leaf is called."""
         return self.effect is not Effect.NONE and self.frame.run.journal is not None
 
     async def _journal_start(self) -> bool:
-        """Wait until the journal has the start of an effect; False: it must not happen."""
+        """Wait until the journal has recorded the start. On False the leaf must not be called."""
         run = self.frame.run
         assert run.journal is not None
         try:
             await run.journal.flush()
-        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            run.crash(broken)
-        return not run.is_broken  # perhaps another step broke it meanwhile
+        except Exception as error:  # noqa: BLE001 - without a journal the run must stop
+            run.crash(error)
+        return not run.is_broken  # another step may have crashed the run meanwhile
 
     async def _run(self, arguments: Mapping[str, Any]) -> None:
         if self._must_journal_start() and not await self._journal_start():
@@ -259,7 +262,7 @@ class AsyncStep(Step):
         except asyncio.CancelledError:
             if self.stopping:
                 raise
-            # Not by us: something the leaf waited for was cancelled under it.
+            # Not cancelled by the run: something the leaf waited for was cancelled.
             self._conclude(FAILURE, TreeError("the leaf was cancelled from outside the tree."))
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
@@ -267,11 +270,11 @@ class AsyncStep(Step):
         else:
             self._conclude(*interpret_result(result, self.leaf.name, allow_running=False))
         if self.status is not None:
-            # The task ends with this line: whoever is woken finds it done.
+            # The last line of the task, so the woken run sees the step as finished.
             self.frame.run.on_step_end(self)
 
     def _conclude(self, status: Status, error: BaseException | None) -> None:
-        """Settle the outcome, unless the tree stopped waiting for one."""
+        """Set the outcome, unless the tree has stopped the step."""
         if self._error is not None:
             status, error = FAILURE, self._error
         elif self.stopping:
@@ -291,19 +294,19 @@ class AsyncStep(Step):
             self._conclude(FAILURE, None)
             return
         self.status = FAILURE
-        # The tree went on without it, and must do so again after a resume. When the whole run
-        # was stopped, nothing went on: then it is as if the step had never begun.
+        # The tree continued without this step, and must do so again after a resume. If the whole
+        # run was stopped, nothing continued: then the step counts as never started.
         if not self.frame.run.is_halting:
             self._write_record(FAILURE, failed=False)
         self._fenced = True
 
 
 class LeafThread(threading.Thread):
-    """A thread that a leaf works in, told from all others by its type."""
+    """A thread that runs a leaf. The type distinguishes it from other threads."""
 
 
 class ThreadStep(AsyncStep):
-    """A leaf that blocks, in a thread of its own. Its writes count when it has ended, or never."""
+    """A blocking leaf, in a separate thread. Its writes are applied when it ends, or never."""
 
     __slots__ = ()
 
@@ -317,14 +320,14 @@ class ThreadStep(AsyncStep):
         self._task = loop.create_task(self._launch_after_journal(arguments), name=self.place.path)
 
     async def _launch_after_journal(self, arguments: Mapping[str, Any]) -> None:
-        """Launch the thread once the journal knows, unless the tree stopped waiting for it."""
-        noted = await self._journal_start()
+        """Launch the thread after the journal has the start, unless the tree stopped the step."""
+        journalled = await self._journal_start()
         if self._fenced:
             return
-        if noted and not self.stopping:
+        if journalled and not self.stopping:
             self._launch(arguments)
             return
-        if not noted:
+        if not journalled:
             self.status = FAILURE
         else:
             self._finish_stopped()
@@ -344,24 +347,24 @@ class ThreadStep(AsyncStep):
                 try:
                     loop.call_soon_threadsafe(self._on_thread_done, *outcome)
                 except RuntimeError:
-                    return  # the loop is closed: nobody waits for this any more
+                    return  # the loop is closed, so the outcome is no longer needed
 
-        # A daemon thread of its own, not a pool's: one that never returns blocks nobody.
+        # A daemon thread instead of a pool: a leaf that never returns blocks nothing else.
         try:
             LeafThread(target=work, name=self.place.path, daemon=True).start()
-        except RuntimeError as error:  # no more threads to be had
+        except RuntimeError as error:  # the system has no more threads
             self._conclude(FAILURE, error)
             self.frame.run.on_step_end(self)
 
     def force_stop(self) -> bool:
-        """A thread cannot be cancelled: leave it behind, unable to write."""
+        """Abandon the thread, which cannot be cancelled, and discard its writes."""
         self._fenced = True
         self._finish_stopped()
         self.frame.run.on_step_end(self)
         return True
 
     def _interrupt(self) -> None:
-        """There is no interrupting a thread; `stopping` is all it can be told."""
+        """Do nothing: a thread cannot be interrupted; the leaf can only check `stopping`."""
 
     def _on_thread_done(self, status: Status, error: BaseException | None) -> None:
         if self._fenced:
@@ -379,22 +382,22 @@ class ThreadStep(AsyncStep):
         self._writes = dict(self._board.own_values())
         try:
             self.frame.board.update(self._writes)
-        except TreeError as refused:
-            return FAILURE, refused
+        except TreeError as rejected:
+            return FAILURE, rejected
         return status, error
 
 
 def interpret_result(
     result: Any, leaf: str, *, allow_running: bool = True
 ) -> tuple[Status, BaseException | None]:
-    """The status that a leaf's result stands for, and the error when it stands for none."""
+    """Return the status of a leaf's result, and an error if the result is invalid."""
     if result is None or result is True:
         return SUCCESS, None
     if result is False:
         return FAILURE, None
     if isinstance(result, Status) and (allow_running or result is not Status.RUNNING):
         return result, None
-    what = "RUNNING after it had ended" if isinstance(result, Status) else type(result).__name__
+    returned = "RUNNING after it had ended" if isinstance(result, Status) else type(result).__name__
     return FAILURE, TreeError(
-        f"leaf '{leaf}' returned {what}.", hint="Return a Status, a bool, or nothing."
+        f"leaf '{leaf}' returned {returned}.", hint="Return a Status, a bool, or nothing."
     )

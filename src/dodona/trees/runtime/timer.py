@@ -1,4 +1,4 @@
-"""A moment in a run's future that wakes its tree."""
+"""Timers that wake a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Timer:
-    """Fires once. While the run rests, the moment moves away with the time."""
+    """Fires once. While the run's timers are paused, no time passes."""
 
     __slots__ = ("_frame", "_handle", "_is_active", "_remaining_seconds", "fired")
 

@@ -1,4 +1,4 @@
-"""What the last ticks did: which nodes were visited, what they said, how long they took."""
+"""A trace of the last ticks: the visited nodes, their statuses and durations."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 MAX_VISITS = 20_000
 
-# One entry: a node's index, what it said (nothing when it was halted), and when. Two indexes are
-# no node's.
+# An entry has a node's index, its status (None if it was halted) and the time. These two indexes
+# mark other entries.
 _TICK_MARK, _ERROR_MARK = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
+    """One tick of one node."""
+
     place: Place
     status: Status
     seconds: float
@@ -29,7 +31,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class _HaltEntry:
-    """A node is quiet. Idle ones are halted too; only what ran before makes it worth a note."""
+    """A halt of a node. Idle nodes are halted too; only the halt of a running node matters."""
 
     index: int
     at: float
@@ -37,6 +39,8 @@ class _HaltEntry:
 
 @dataclass(frozen=True, slots=True)
 class TracedTick:
+    """One tick of the tree with its visits."""
+
     number: int
     at: float
     visits: tuple[Visit, ...]
@@ -44,7 +48,10 @@ class TracedTick:
 
 @dataclass(slots=True)
 class NodeTiming:
-    """A node over the traced ticks; `elapsed` counts from its start to its end, waits included."""
+    """Totals of a node over the traced ticks.
+
+    `elapsed_seconds` counts from the start to the end of the node, including waits.
+    """
 
     place: Place
     visits: int = 0
@@ -54,7 +61,7 @@ class NodeTiming:
 
 
 class Trace:
-    """The last visits, newest last; older ones fall out."""
+    """The last visits, newest last; the oldest are dropped."""
 
     def __init__(self, max_visits: int = MAX_VISITS) -> None:
         self._entries: deque[tuple[int, Any, int]] = deque(maxlen=max_visits)
@@ -63,7 +70,7 @@ class Trace:
         self.record_visit = self._entries.append
 
     def attach(self, places: Sequence[Place]) -> None:
-        """A run begins: its nodes are these."""
+        """Clear the trace for a new run with these places."""
         self._places = places
         self._entries.clear()
         self._origin = perf_counter_ns()
@@ -81,8 +88,8 @@ class Trace:
         return self._places
 
     def ticks(self) -> list[TracedTick]:
-        """The traced ticks, oldest first."""
-        found: list[TracedTick] = []
+        """Return the traced ticks, oldest first."""
+        ticks: list[TracedTick] = []
         number, at, visits = 0, 0.0, list[Visit]()
         for entry in self._iter_entries():
             if isinstance(entry, _HaltEntry):
@@ -91,21 +98,21 @@ class Trace:
                 visits.append(entry)
                 continue
             if visits:
-                found.append(TracedTick(number, at, tuple(visits)))
+                ticks.append(TracedTick(number, at, tuple(visits)))
             (number, at), visits = entry, []
         if visits:
-            found.append(TracedTick(number, at, tuple(visits)))
-        return found
+            ticks.append(TracedTick(number, at, tuple(visits)))
+        return ticks
 
     def timings(self) -> list[NodeTiming]:
-        """Every node that was visited, in the order of the file."""
-        found: dict[int, NodeTiming] = {}
+        """Return the timing of every visited node, in file order."""
+        by_index: dict[int, NodeTiming] = {}
         started: dict[int, float] = {}
         tick = 0.0
         for entry in self._iter_entries():
             if isinstance(entry, Visit):
                 index = entry.place.index
-                timing = found.setdefault(index, NodeTiming(entry.place))
+                timing = by_index.setdefault(index, NodeTiming(entry.place))
                 timing.visits += 1
                 timing.busy_seconds += entry.seconds
                 timing.last_status = entry.status
@@ -115,64 +122,64 @@ class Trace:
                     del started[index]
             elif isinstance(entry, _HaltEntry):
                 if entry.index in started:
-                    found[entry.index].elapsed_seconds += entry.at - started.pop(entry.index)
+                    by_index[entry.index].elapsed_seconds += entry.at - started.pop(entry.index)
             else:
                 tick = entry[1]
-        return [found[index] for index in sorted(found)]
+        return [by_index[index] for index in sorted(by_index)]
 
     def statuses(self) -> dict[int, Status]:
-        """What each visited node said last, by index; one that was halted says nothing."""
-        found: dict[int, Status] = {}
-        for index, said, _ in tuple(self._entries):
-            if index >= 0 and said is not None:
-                found[index] = said
-            elif found.get(index) is RUNNING:
-                del found[index]
-        return found
+        """Return the last status of each visited node by index, without halted nodes."""
+        statuses: dict[int, Status] = {}
+        for index, status, _ in tuple(self._entries):
+            if index >= 0 and status is not None:
+                statuses[index] = status
+            elif statuses.get(index) is RUNNING:
+                del statuses[index]
+        return statuses
 
     def _iter_entries(self) -> Iterator[Visit | _HaltEntry | tuple[int, float]]:
-        """Visits with their durations, halts, and tick marks.
+        """Yield visits with their durations, halts, and tick marks.
 
-        A node is entered after the node before it was left, and before those below it: so its
-        time runs from the start of the first visit below it, or from the last entry.
+        A node is entered after the previous node has returned, and before its children: its time
+        starts with the first visit below it, or with the last entry.
         """
-        below: list[tuple[int, int]] = []  # depth and start of visits not yet under a parent
+        below: list[tuple[int, int]] = []  # depth and start of visits without a parent so far
         errors: dict[int, deque[Mapping[str, Any]]] = {}
         last = self._origin
-        for index, said, at in tuple(self._entries):
+        for index, value, at in tuple(self._entries):
             if index == _TICK_MARK:
                 below.clear()
-                yield said, (at - self._origin) / 1e9
+                yield value, (at - self._origin) / 1e9
             elif index == _ERROR_MARK:
-                errors.setdefault(said[0], deque()).append(said[1])
+                errors.setdefault(value[0], deque()).append(value[1])
                 continue
-            elif said is None:
+            elif value is None:
                 yield _HaltEntry(index, (at - self._origin) / 1e9)
             else:
                 place, start = self._places[index], last
                 while below and below[-1][0] > place.depth:
                     start = below.pop()[1]
                 below.append((place.depth, start))
-                waiting = errors.get(index) if said is FAILURE else None
-                error = waiting.popleft() if waiting else None
-                yield Visit(place, said, (at - start) / 1e9, error)
+                pending = errors.get(index) if value is FAILURE else None
+                error = pending.popleft() if pending else None
+                yield Visit(place, value, (at - start) / 1e9, error)
             last = at
 
 
 def trace_node(place: Place, compiled: Compiled) -> Compiled:
-    """Note every visit of the node: one clock reading, one append."""
+    """Instrument a node: record every visit with one clock reading and one append."""
     index, now = place.index, perf_counter_ns
-    tick, stop = compiled
+    tick, halt = compiled
 
-    def visited(frame: Frame) -> Status:
+    def traced_tick(frame: Frame) -> Status:
         status = tick(frame)
         frame.record_visit((index, status, now()))
         return status
 
-    def halted(frame: Frame) -> bool:
-        quiet = stop(frame)
-        if quiet:
+    def traced_halt(frame: Frame) -> bool:
+        is_stopped = halt(frame)
+        if is_stopped:
             frame.record_visit((index, None, now()))
-        return quiet
+        return is_stopped
 
-    return Compiled(visited, halted)
+    return Compiled(traced_tick, traced_halt)

@@ -1,4 +1,4 @@
-"""What changed between two versions of a tree, in words."""
+"""Describes the changes between two versions of a tree."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dodona.trees.language.node import Node
 from dodona.trees.language.tree import Tree
 
 MAX_LINES = 50
-# Comparing is quadratic; beyond this size the number of nodes must do.
+# The comparison is quadratic; above this size only the numbers of nodes are reported.
 MAX_NODES = 2_000
 
 
 def diff_trees(old: Tree, new: Tree) -> list[str]:
-    """One line for each node, key or line of text that came, went or changed; none: the same."""
+    """Return one line per node or key that was added, removed or changed; empty if equal."""
     lines = [*_diff_keys(old, new), *_diff_nodes(old, new)]
     if old.description != new.description:
         lines.append("~ description")
@@ -46,9 +46,9 @@ def _diff_nodes(old: Tree, new: Tree) -> Iterator[str]:
     for operation, a, b, c, d in matcher.get_opcodes():
         if operation == "equal":
             continue
-        gone, come = Counter(before[a:b]), Counter(after[c:d])
-        yield from (f"- {line.strip()}" for line in (gone - come).elements())
-        yield from (f"+ {line.strip()}" for line in (come - gone).elements())
+        removed, added = Counter(before[a:b]), Counter(after[c:d])
+        yield from (f"- {line.strip()}" for line in (removed - added).elements())
+        yield from (f"+ {line.strip()}" for line in (added - removed).elements())
 
 
 def _outline(tree: Tree) -> Iterator[str]:
@@ -68,11 +68,11 @@ def _outline_node(node: Node, depth: int) -> Iterator[str]:
 
 
 def _node_text(node: Node) -> str:
-    """The node's form without its children."""
+    """Return the text of the node's form without its children."""
     if not isinstance(node.form, List):
         return to_text(node.form)
-    below = {id(child.form) for child in node.children}
-    kept: list[Form] = [item for item in node.form.items if id(item) not in below]
-    only_head = len(kept) == 1 and isinstance(kept[0], Symbol)
-    text = to_text(List(tuple(kept), node.form.span))
+    child_ids = {id(child.form) for child in node.children}
+    items: list[Form] = [item for item in node.form.items if id(item) not in child_ids]
+    only_head = len(items) == 1 and isinstance(items[0], Symbol)
+    text = to_text(List(tuple(items), node.form.span))
     return text[1:-1] if only_head else text

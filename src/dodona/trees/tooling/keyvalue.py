@@ -1,4 +1,4 @@
-"""Global keys in a JSON file: for trees that run outside a store."""
+"""Global keys in a JSON file, for trees that run without a store."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dodona.core.errors import StoreError
 
 
 class FileKeyValue:
-    """A `KeyValueStore` in one file, written whole and atomically."""
+    """A `KeyValueStore` in one file that is rewritten atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def get(self, keys: Iterable[str]) -> Mapping[str, Any]:
-        wanted = set(keys)
+        names = set(keys)
         values = await asyncio.to_thread(self._read)
-        return {key: value for key, value in values.items() if key in wanted}
+        return {key: value for key, value in values.items() if key in names}
 
     async def put(self, changes: Mapping[str, Any]) -> None:
         await asyncio.to_thread(self._write, dict(changes))
@@ -37,10 +37,12 @@ class FileKeyValue:
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"cannot read the global keys in {self._path}: {error}.",
-                hint="Mend or remove the file.",
+                hint="Fix or remove the file.",
             ) from error
         if not isinstance(values, dict):
-            raise StoreError(f"{self._path} holds no map of keys.", hint="Mend or remove the file.")
+            raise StoreError(
+                f"{self._path} does not contain a JSON object.", hint="Fix or remove the file."
+            )
         return values  # pyright: ignore[reportUnknownVariableType]
 
     def _write(self, changes: dict[str, Any]) -> None:
@@ -51,13 +53,13 @@ class FileKeyValue:
         except (OSError, TypeError, ValueError) as error:
             raise StoreError(
                 f"cannot write the global keys to {self._path}: {error}.",
-                hint="They stay as they were.",
+                hint="The file was not changed.",
             ) from error
 
     @contextmanager
     def _exclusive_lock(self) -> Generator[None]:
-        """Nobody else reads, changes and writes meanwhile: no other run, no other process."""
-        # The folder is locked, not the file: that is replaced by another one.
+        """Prevent concurrent updates by other runs and other processes."""
+        # Lock the folder, not the file, because the file is replaced by a new one.
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             flock(folder, LOCK_EX)

@@ -1,7 +1,7 @@
-"""Trees that follow their files: a saved file takes effect, a bad one changes nothing.
+"""Reloads trees when their files change; a file with errors changes nothing.
 
-A run keeps the tree it began with. With CANCEL_AND_RESTART a run that has had no effect yet is
-stopped and begun again with the new tree; one that has is left alone.
+A run keeps the tree it started with. With CANCEL_AND_RESTART a run without effects so far is
+stopped and restarted with the new tree; a run with effects continues.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from dodona.trees.tooling.diff import diff_trees
 
 log = logging.getLogger("dodona.trees")
 
-# Editors save in several steps; this is how long a file must rest before it is read.
+# Editors save in several steps; a file is read after it has not changed for this long.
 SETTLE_MS = 50
-RETRY_SECONDS = 5.0  # after which files are read that cannot be watched
+RETRY_SECONDS = 5.0  # interval for rereading files that cannot be watched
 
 
 class ReloadPolicy(Enum):
+    """What happens to running trees after a reload."""
+
     LET_FINISH_THEN_SWAP = "let-finish-then-swap"
     CANCEL_AND_RESTART = "cancel-and-restart"
 
 
 class Reloader:
-    """The trees of some files, as they are now; within `following()` they follow the files."""
+    """The current trees of some files; within `watching()` they are reloaded on changes."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Reloader:
         self._trees = self._load()
 
     def tree(self, name: str | None = None) -> Tree:
-        """The tree of this name, or the first one."""
+        """Return the tree with this name, or the first one."""
         if name is None:
             return next(iter(self._trees.values()))
         try:
@@ -72,7 +74,7 @@ class Reloader:
         values: Mapping[str, Any] | None = None,
         options: Options | None = None,
     ) -> Outcome:
-        """Run the tree as it is now."""
+        """Run the current version of the tree."""
         name = self.tree(name).name
         while True:
             run = Run(self.tree(name), values, options)
@@ -81,12 +83,12 @@ class Reloader:
                 outcome = await run.execute()
             finally:
                 self._runs.discard(run)
-            # Its :finally may have had an effect after all: then it is not done twice.
+            # Its :finally may have had an effect: then the run is not repeated.
             if outcome.end_reason != SUPERSEDED or run.has_effects:
                 return outcome
 
     def reload(self) -> bool:
-        """Read the files again; False when they do not load and the old trees stay."""
+        """Read the files again. Return False if they do not load; the old trees stay in use."""
         try:
             self._swap_trees(self._load())
         except DodonaError as error:
@@ -95,7 +97,7 @@ class Reloader:
         return True
 
     async def _reload_async(self) -> None:
-        """The same, without making the runs wait for the disk."""
+        """Reload without blocking the event loop."""
         try:
             self._swap_trees(await asyncio.to_thread(self._load))
         except DodonaError as error:
@@ -103,7 +105,7 @@ class Reloader:
 
     def _report_failure(self, error: DodonaError) -> None:
         self._emit_event(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
-        log.warning("the trees stay as they were:\n%s", as_text(error))
+        log.warning("reload failed, the old trees stay in use:\n%s", as_text(error))
 
     def _swap_trees(self, new_trees: dict[str, Tree]) -> None:
         old, self._trees = self._trees, new_trees
@@ -117,44 +119,47 @@ class Reloader:
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator[Reloader]:
-        """Follow the files until the block ends."""
-        # No task group: it would wrap what the block raises.
+        """Watch the files until the block ends."""
+        # No task group: it would wrap exceptions of the block.
         stop, ready = asyncio.Event(), asyncio.Event()
-        following = asyncio.create_task(self._watch_files(stop, ready))
-        following.add_done_callback(lambda _: ready.set())
+        task = asyncio.create_task(self._watch_files(stop, ready))
+        task.add_done_callback(lambda _: ready.set())
         await ready.wait()
         try:
             yield self
         finally:
             stop.set()
-            await following
+            await task
 
     async def _watch_files(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
-        """Watch until told to stop; anew whenever a folder has come or gone."""
-        # The folders, not the files: an editor that saves by renaming makes a new file. And what
-        # holds the folders: a deployment replaces them whole.
+        """Watch until `stop` is set; restart the watch when a folder appears or disappears."""
+        # Watch the folders, not the files: an editor that saves by renaming creates a new file.
+        # Watch their parents too: a deployment may replace whole folders.
         folders = {path.parent for path in self._paths}
-        around = {*folders, *(folder.parent for folder in folders)}
+        watched = {*folders, *(folder.parent for folder in folders)}
         while not stop.is_set():
-            there = await asyncio.to_thread(_existing_folders, around)
-            if not there:
+            existing = await asyncio.to_thread(_existing_folders, watched)
+            if not existing:
                 await asyncio.sleep(1)
                 continue
-            # This runs when the watch stands, and so misses nothing that was saved before.
+            # This runs after the watch has started, so no earlier change is missed.
             catch_up = asyncio.create_task(self._reload_async())
             catch_up.add_done_callback(lambda _: ready.set())
             try:
-                await self._watch_folders(there, folders, stop)
-            # watchfiles says in a RuntimeError what the system does not allow.
+                await self._watch_folders(existing, folders, stop)
+            # watchfiles raises RuntimeError when a limit of the system is reached.
             except (OSError, RuntimeError) as error:
                 await self._wait_to_retry(error, stop)
             await catch_up
 
     async def _wait_to_retry(self, error: Exception, stop: asyncio.Event) -> None:
-        """Look again after a while: that is slower, and works everywhere."""
+        """Wait before the next attempt: polling is slower, but works everywhere."""
         if not self._has_warned:
-            log.warning("the trees cannot be watched, and are read every %g seconds: %s",
-                        RETRY_SECONDS, error)  # fmt: skip
+            log.warning(
+                "cannot watch the tree files, rereading them every %g seconds: %s",
+                RETRY_SECONDS,
+                error,
+            )
         self._has_warned = True
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
@@ -162,15 +167,15 @@ class Reloader:
     async def _watch_folders(
         self, existing: set[Path], folders: set[Path], stop: asyncio.Event
     ) -> None:
-        """Reload on every change of the files; return when the folders themselves change."""
-        concerned = {*self._paths, *folders}
+        """Reload on every change of the files. Return when the folders themselves change."""
+        relevant = {*self._paths, *folders}
         changes = watchfiles.awatch(  # pyright: ignore[reportUnknownMemberType]
             *existing,
             stop_event=stop,
             recursive=False,
             step=SETTLE_MS,
             debounce=4 * SETTLE_MS,
-            watch_filter=lambda _, path: Path(path) in concerned,
+            watch_filter=lambda _, path: Path(path) in relevant,
         )
         async with aclosing(changes):
             async for changed in changes:
@@ -180,12 +185,12 @@ class Reloader:
 
     def _load(self) -> dict[str, Tree]:
         loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
-        loaded.main_tree()  # raises every mistake at once
+        loaded.main_tree()  # raises all problems at once
         return dict(loaded.trees)
 
     def _supersede(self, changed: set[str]) -> None:
         for run in tuple(self._runs):
-            # What a journal holds is the old tree's: a run that has used it goes on with that.
+            # Journal records belong to the old tree: a run that has any keeps that tree.
             journalled = run.journal is not None and bool(run.execution_counts)
             if run.tree.name in changed and not run.has_effects and not journalled:
                 run.cancel(SUPERSEDED)

@@ -1,10 +1,10 @@
-"""Leaves that do as they are told: for tests of trees.
+"""Leaves with scripted results, for tests of trees.
 
-:success  :failure                              what it says
-{:status :failure :set {:key VALUE}}            what it writes; VALUE may be an expression
-{:raise "no such note"}                         it raises
-{:after 5}                                      it takes so many seconds
-[:failure :failure :success]                    one after the other; the last one stays
+:success  :failure                              the status
+{:status :failure :set {:key VALUE}}            writes keys; VALUE may be an expression
+{:raise "no such note"}                         raises an error
+{:after 5}                                      takes this many seconds
+[:failure :failure :success]                    one per call; the last one repeats
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RESULT_KEYS = ("status", "set", "raise", "after")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedResult:
-    """What a scripted leaf does in one call."""
+    """The result of one call of a scripted leaf."""
 
     status: Status = Status.SUCCESS
     writes: tuple[tuple[str, Expression], ...] = ()
@@ -43,7 +43,7 @@ class ScriptedResult:
 
 
 class LeafScript:
-    """The cues of one leaf, and who is told of its calls."""
+    """The scripted results of one leaf; `on_call` is called with its name on every call."""
 
     def __init__(
         self, name: str, results: tuple[ScriptedResult, ...], on_call: Callable[[str], None]
@@ -54,7 +54,7 @@ class LeafScript:
         self._next_index = 0
 
     def build_leaf(self) -> Leaf:
-        waits = any(cue.delay_seconds for cue in self._results)
+        waits = any(result.delay_seconds for result in self._results)
         return Leaf(
             self.name,
             self._apply_next_delayed if waits else self._apply_next,
@@ -68,9 +68,9 @@ class LeafScript:
 
     def _next_result(self) -> ScriptedResult:
         self._on_call(self.name)
-        cue = self._results[min(self._next_index, len(self._results) - 1)]
+        result = self._results[min(self._next_index, len(self._results) - 1)]
         self._next_index += 1
-        return cue
+        return result
 
     def _apply_next(self, board: Blackboard, **arguments: Any) -> Status:
         del arguments
@@ -78,13 +78,13 @@ class LeafScript:
 
     async def _apply_next_delayed(self, board: Blackboard, **arguments: Any) -> Status:
         del arguments
-        cue = self._next_result()
-        await asyncio.sleep(cue.delay_seconds)
-        return cue.apply(board)
+        result = self._next_result()
+        await asyncio.sleep(result.delay_seconds)
+        return result.apply(board)
 
 
 class ScriptedRegistry(Registry):
-    """Scripts first, then what is registered; then, if there is one, the default script."""
+    """Looks up scripts first, then registered leaves, then the default script if there is one."""
 
     def __init__(
         self,
@@ -97,26 +97,26 @@ class ScriptedRegistry(Registry):
         self.decorations.update(base.decorations)
         self._default_results = scripts.get("default")
         self._on_call = on_call
-        self._scripts = {n: LeafScript(n, cues, on_call) for n, cues in scripts.items()}
+        self._scripts = {n: LeafScript(n, results, on_call) for n, results in scripts.items()}
 
     def find_leaf(self, name: str) -> Leaf | None:
         script = self._find_script(name, name in self.leaves)
         return script.build_leaf() if script else self._leaf_with_call_log(name)
 
     def _leaf_with_call_log(self, name: str) -> Leaf | None:
-        """The registered leaf, whose calls are told as well."""
+        """Return the registered leaf, wrapped so that its calls are reported too."""
         leaf = self.leaves.get(name)
         if leaf is None:
             return None
 
-        def told(board: Blackboard, **arguments: Any) -> Any:
+        def logged(board: Blackboard, **arguments: Any) -> Any:
             self._on_call(name)
             return leaf.function(board, **arguments)
 
-        return replace(leaf, function=told)
+        return replace(leaf, function=logged)
 
     def find_leaf_node(self, name: str) -> Leaf | None:
-        # Not the default: a misspelt node would become a leaf that nobody meant.
+        # Without the default script: it would turn a misspelt node into a leaf.
         if name in self._scripts:
             return self._scripts[name].build_leaf()
         return self._leaf_with_call_log(name)
@@ -125,15 +125,15 @@ class ScriptedRegistry(Registry):
         script = self._find_script(name, name in self.decorations)
         if script is not None:
             return script.build_decoration()
-        found = self.decorations.get(name)
-        if found is None:
+        decoration = self.decorations.get(name)
+        if decoration is None:
             return None
 
-        def told(board: Blackboard, **given: Any) -> Any:
+        def logged(board: Blackboard, **arguments: Any) -> Any:
             self._on_call(name)
-            return found.enter.function(board, **given)
+            return decoration.enter.function(board, **arguments)
 
-        return replace(found, enter=replace(found.enter, function=told))
+        return replace(decoration, enter=replace(decoration.enter, function=logged))
 
     def _find_script(self, name: str, registered: bool) -> LeafScript | None:  # noqa: FBT001
         if name not in self._scripts and self._default_results is not None and not registered:
@@ -142,7 +142,7 @@ class ScriptedRegistry(Registry):
 
 
 def parse_scripts(form: Form) -> dict[str, tuple[ScriptedResult, ...]]:
-    """The `:leaves` of a test."""
+    """Parse the `:leaves` of a test."""
     if not isinstance(form, Map):
         raise LoadError("':leaves' takes a map of leaf names.", where=form.span.location())
     return {_parse_leaf_name(key): _parse_results(value) for key, value in form.pairs}
@@ -156,7 +156,7 @@ def _parse_leaf_name(form: Form) -> str:
     raise LoadError(
         "a leaf is named by a string.",
         where=form.span.location(),
-        hint='Write {"dotted.name" :success}; the keyword :default stands for all others.',
+        hint='Write {"dotted.name" :success}; the keyword :default applies to all other leaves.',
     )
 
 
@@ -214,4 +214,4 @@ def _parse_key(form: Form) -> str:
 def _parse_constant(form: Form, kinds: type | tuple[type, ...]) -> Any:
     if isinstance(form, Literal) and isinstance(form.value, kinds):
         return form.value
-    raise LoadError("this is of the wrong type here.", where=form.span.location())
+    raise LoadError("this value has the wrong type.", where=form.span.location())

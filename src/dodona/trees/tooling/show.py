@@ -1,4 +1,4 @@
-"""A tree as people and programs look at it: ASCII, Mermaid, JSON; also while it runs."""
+"""Renders a tree as ASCII, Mermaid or JSON, optionally with the statuses of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Statuses = Mapping[int, Status]
 
 
 def as_ascii(tree: Tree, statuses: Statuses | None = None) -> str:
-    """An outline with lines; one node per line, options behind it."""
+    """Render an outline with one node per line, followed by its options."""
     title = f"{tree.name}: {tree.description}" if tree.description else tree.name
     parts = _line_labels(tree)
     lines = [title]
@@ -31,7 +31,7 @@ def as_ascii(tree: Tree, statuses: Statuses | None = None) -> str:
 
 
 def as_mermaid(tree: Tree, statuses: Statuses | None = None) -> str:
-    """A flowchart for a Markdown page."""
+    """Render a Mermaid flowchart for a Markdown page."""
     lines = ["flowchart TD", f'  root["{_escape(tree.name)}"]']
     parts = _line_labels(tree)
     for place in tree.program().places:
@@ -40,7 +40,7 @@ def as_mermaid(tree: Tree, statuses: Statuses | None = None) -> str:
         lines.append(f'  n{place.index}{opening}"{_escape(parts[place.index])}"{closing}')
         lines.append(f"  {parent} --> n{place.index}")
     for status, colour in _STATUS_COLOURS.items():
-        names = [f"n{k}" for k, said in sorted((statuses or {}).items()) if said is status]
+        names = [f"n{k}" for k, value in sorted((statuses or {}).items()) if value is status]
         if names:
             lines.append(f"  classDef {status.value} fill:{colour}")
             lines.append(f"  class {','.join(names)} {status.value}")
@@ -48,7 +48,7 @@ def as_mermaid(tree: Tree, statuses: Statuses | None = None) -> str:
 
 
 def as_json(tree: Tree, statuses: Statuses | None = None) -> dict[str, Any]:
-    """Every node with its kind, options and place in the file."""
+    """Return every node with its kind, options and position in the file."""
     places = tree.program().places
     nodes: list[dict[str, Any]] = [_node_json(place, statuses) for place in places]
     for place in places:
@@ -73,7 +73,7 @@ _STATUS_COLOURS = {Status.SUCCESS: "#c8e6c9", Status.FAILURE: "#ffcdd2", Status.
 
 def _node_json(place: Place, statuses: Statuses | None) -> dict[str, Any]:
     node = place.node
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "kind": node.kind.name,
         "name": node.name,
         "path": place.path,
@@ -82,14 +82,14 @@ def _node_json(place: Place, statuses: Statuses | None) -> dict[str, Any]:
         "column": node.span.column,
     }
     if node.test is not None:
-        found["test"] = str(node.test)
+        result["test"] = str(node.test)
     if node.leaf is not None:
-        found["leaf"] = node.leaf.name
+        result["leaf"] = node.leaf.name
     if statuses is not None:
-        said = statuses.get(place.index)
-        found["status"] = said.value if said else None
-    found["children"] = []
-    return found
+        status = statuses.get(place.index)
+        result["status"] = status.value if status else None
+    result["children"] = []
+    return result
 
 
 def _option_value(value: Any) -> Any:
@@ -99,7 +99,7 @@ def _option_value(value: Any) -> Any:
 
 
 def _line_labels(tree: Tree) -> list[str]:
-    """What stands in the line of each place."""
+    """Return the label of each place."""
     places = tree.program().places
     labels = [_node_label(place.node) for place in places]
     for place in places:
@@ -128,7 +128,7 @@ def _node_label(node: Node) -> str:
 
 
 def _walk_places(tree: Tree) -> Iterator[tuple[Place, list[bool]]]:
-    """Places in order, each with which of its ancestors (and itself) are the last of their kind."""
+    """Yield places in order, each with flags: is each ancestor (and itself) a last child?"""
     places = tree.program().places
     children: dict[int | None, list[Place]] = {}
     for place in places:

@@ -1,7 +1,7 @@
-"""Tests of trees, written in the language of trees.
+"""Tests of trees, written in the tree language.
 
     (test "gives up after three tries"
-      :tree "inbox"                             ; the first tree of the file, if left out
+      :tree "inbox"                             ; default: the first tree of the file
       :given {:query "hello"}
       :leaves {"mail.fetch" [:failure :failure :failure]
                :default :success}
@@ -12,8 +12,8 @@
                :never ["mail.send"]
                :error "no such note"})
 
-Leaves do what the test says; one it does not name is the registered one, or else :default. Time
-is virtual: a `(wait :seconds 3600)` takes none.
+Leaves return the scripted results. A leaf without a script is the registered one, or :default if
+none is registered. Time is virtual: a `(wait :seconds 3600)` takes no real time.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ _EXPECTATIONS: Mapping[str, type] = {
     "error": str,
 }
 _TYPE_NAMES = {str: "a word", dict: "a map", list: "a vector"}
-# Nothing a test waits for takes longer: what does is stuck.
+# A test that takes longer than this (virtual) time is stuck.
 _VIRTUAL_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
+    """The result of one test."""
+
     name: str
     where: str
     failures: tuple[str, ...]
@@ -65,13 +67,13 @@ class TestResult:
 
 
 def test_files(path: Path) -> list[Path]:
-    """The file, and the tests that lie beside it: `inbox.lisp` and `inbox.test.lisp`."""
-    beside = path.with_name(f"{path.stem}.test{path.suffix}")
-    return [path, beside] if beside.exists() else [path]
+    """Return the file and its test file in the same folder: `inbox.lisp`, `inbox.test.lisp`."""
+    test_file = path.with_name(f"{path.stem}.test{path.suffix}")
+    return [path, test_file] if test_file.exists() else [path]
 
 
 def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]:
-    """Run every test in these files, in order; a file that does not read is an error."""
+    """Run every test in these files, in order. Raise ReadError for a file that does not parse."""
     forms: list[Form] = [form for path in paths for form in read_file(path)]
     for form in forms:
         if _is_test(form):
@@ -80,14 +82,14 @@ def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]
 
 
 def check_tests(forms: Sequence[List]) -> list[DodonaError]:
-    """What is wrong with the tests themselves."""
-    found: list[DodonaError] = []
+    """Return the problems in the tests themselves, without running them."""
+    problems: list[DodonaError] = []
     for form in forms:
         try:
             _TestCase(form)
         except DodonaError as error:
-            found.append(error)
-    return found
+            problems.append(error)
+    return problems
 
 
 def _is_test(form: Form) -> bool:
@@ -95,18 +97,18 @@ def _is_test(form: Form) -> bool:
 
 
 def _run_test(form: List, forms: list[Form], registry: Registry) -> TestResult:
-    begun = perf_counter()
-    said = form.items[1] if len(form.items) > 1 else None
-    name = str(said.value) if isinstance(said, Literal) else "?"
+    started_at = perf_counter()
+    name_form = form.items[1] if len(form.items) > 1 else None
+    name = str(name_form.value) if isinstance(name_form, Literal) else "?"
     try:
         failures = _TestCase(form).run(forms, registry)
     except DodonaError as error:
         failures = [as_text(error)]
-    return TestResult(name, str(form.span), tuple(failures), perf_counter() - begun)
+    return TestResult(name, str(form.span), tuple(failures), perf_counter() - started_at)
 
 
 class _TestCase:
-    """One test, read and checked."""
+    """One test, parsed and validated."""
 
     def __init__(self, form: List) -> None:
         parts = _parse_parts(form)
@@ -163,18 +165,18 @@ class _TestCase:
         return loaded.trees[self.tree]
 
     def _check_leaf_names(self, loaded: LoadResult) -> None:
-        """A leaf that no tree names is never called: an expectation of it cannot fail."""
+        """Raise LoadError for a leaf that no tree calls: an expectation of it could not fail."""
         nodes = [node for tree in loaded.trees.values() for node in tree.nodes()]
-        known = {node.leaf.name for node in nodes if node.leaf is not None}
-        known |= {node.decoration.name for node in nodes if node.decoration is not None}
+        names = {node.leaf.name for node in nodes if node.leaf is not None}
+        names |= {node.decoration.name for node in nodes if node.decoration is not None}
         expected = [*self.scripts, *self.expect.get("calls", ())]
         expected += [*self.expect.get("order", ()), *self.expect.get("never", ())]
         for name in expected:
-            if name not in known and name != "default":
+            if name not in names and name != "default":
                 raise LoadError(
                     f"no tree calls a leaf '{name}'.",
                     where=self.location,
-                    hint=did_you_mean(name, known) or "Remove it from the test.",
+                    hint=did_you_mean(name, names) or "Remove it from the test.",
                 )
 
     def _compare_outcome(self, outcome: Outcome, calls: list[str]) -> Iterator[str]:
@@ -182,32 +184,32 @@ class _TestCase:
         if "status" in expect and expect["status"] != outcome.status.value:
             reason = f" ({outcome.error['message']})" if outcome.error else ""
             yield f"status: expected {expect['status']}, got {outcome.status}{reason}"
-        for key, wanted in expect.get("blackboard", {}).items():
+        for key, expected in expect.get("blackboard", {}).items():
             if key not in outcome.blackboard:
                 near = did_you_mean(key, outcome.blackboard)
                 yield f"blackboard :{key}: there is no such key. {near}".rstrip()
                 continue
-            found = outcome.blackboard[key]
-            if not values_equal(found, wanted):
-                yield f"blackboard :{key}: expected {wanted!r}, got {found!r}"
-        for leaf, wanted in expect.get("calls", {}).items():
-            if counts[leaf] != wanted:
-                yield f"calls of {leaf}: expected {wanted}, got {counts[leaf]}"
+            actual = outcome.blackboard[key]
+            if not values_equal(actual, expected):
+                yield f"blackboard :{key}: expected {expected!r}, got {actual!r}"
+        for leaf, expected in expect.get("calls", {}).items():
+            if counts[leaf] != expected:
+                yield f"calls to {leaf}: expected {expected}, got {counts[leaf]}"
         for leaf in expect.get("never", ()):
             if counts[leaf]:
-                yield f"{leaf} was called {counts[leaf]} times, and never should be"
+                yield f"{leaf} was called {counts[leaf]} times, but should never be called"
         yield from self._compare_order(calls)
-        wanted = expect.get("error")
-        said = outcome.error["message"] if outcome.error else ""
-        if wanted is not None and wanted not in said:
-            yield f"error: expected one with {wanted!r}, got {said!r}"
+        expected = expect.get("error")
+        message = outcome.error["message"] if outcome.error else ""
+        if expected is not None and expected not in message:
+            yield f"error: expected a message with {expected!r}, got {message!r}"
 
     def _compare_order(self, calls: list[str]) -> Iterator[str]:
-        """The leaves named in :order, as they were called; others may come between."""
+        """Compare the calls of the leaves in :order; calls of other leaves are ignored."""
         order: list[str] = self.expect.get("order", [])
-        seen = [leaf for leaf in calls if leaf in order]
-        if order and seen != order:
-            yield f"order: expected {' → '.join(order)}, got {' → '.join(seen) or 'nothing'}"
+        actual = [leaf for leaf in calls if leaf in order]
+        if order and actual != order:
+            yield f"order: expected {' → '.join(order)}, got {' → '.join(actual) or 'nothing'}"
 
 
 def _parse_parts(form: List) -> dict[str, Form]:

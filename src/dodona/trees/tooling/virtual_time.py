@@ -1,4 +1,4 @@
-"""An event loop in which time passes only when everyone waits: a test of an hour takes no time."""
+"""An event loop with virtual time: it advances only while all tasks wait, so tests run fast."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 
 from dodona.trees.runtime.step import LeafThread
 
-# How long the loop really waits for threads before it lets its own time pass all the same.
+# The real time that the loop waits for threads before virtual time advances anyway.
 THREAD_TIMEOUT_SECONDS = 10.0
 
 
 class _VirtualTimeSelector(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
-    """Where the loop would sleep until its next timer, time jumps there instead."""
+    """Advances the time to the next timer instead of sleeping until then."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elapsed = 0.0
-        self.executor_calls = 0  # calls at work in executors
+        self.executor_calls = 0  # calls currently running in executors
         self._initial_threads = frozenset(threading.enumerate())
         self._wait_deadline: float | None = None
 
@@ -36,10 +36,10 @@ class _VirtualTimeSelector(selectors.DefaultSelector):  # pyright: ignore[report
         return ready
 
     def _must_wait(self) -> bool:
-        """Is a thread at work, whose time is not ours to bend?
+        """Return whether a thread is working, so that real time must pass.
 
-        Only a leaf's, or one that the loop's executors have: others, like the one that writes for
-        a store, live on when they have nothing to do.
+        Only threads of leaves and of the loop's executors count: others, such as the writer
+        thread of a store, stay alive while idle.
         """
         if not self.executor_calls and not any(
             map(self._is_new_leaf_thread, threading.enumerate())
@@ -54,7 +54,7 @@ class _VirtualTimeSelector(selectors.DefaultSelector):  # pyright: ignore[report
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Timers fire in order and at once, but not while a leaf works in a thread."""
+    """Timers fire in order and without delay, but not while a leaf works in a thread."""
 
     def __init__(self) -> None:
         self._virtual_selector = _VirtualTimeSelector()

@@ -108,9 +108,9 @@ def test_all_of_it_is_taken() -> None:
 def test_what_nothing_uses_yet_is_told() -> None:
     """With its place; what is used, is not."""
     assert unused(WHOLE) == [
-        "dodona.toml:13: nothing uses [[plugins]] yet.",
-        "dodona.toml:22: nothing uses [mcp.files] yet.",
-        "dodona.toml:26: nothing uses [mcp.search] yet.",
+        "dodona.toml:13: [[plugins]] has no effect yet.",
+        "dodona.toml:22: [mcp.files] has no effect yet.",
+        "dodona.toml:26: [mcp.search] has no effect yet.",
     ]
     assert unused("[agents.work]\n[[bindings]]\nagent_id='work'\nchannel='x'\n") == []
 
@@ -118,15 +118,17 @@ def test_what_nothing_uses_yet_is_told() -> None:
 MISTAKES: dict[str, tuple[str, str]] = {
     "an agent that there is not": (
         "[agents.work]\n[[bindings]]\nagent_id = 'wrok'\npeer_id = 'x'\n",
-        "dodona.toml:3: bindings[0].agent_id names no agent (got \"wrok\"). Did you mean 'work'?",
+        'dodona.toml:3: bindings[0].agent_id is not a configured agent (got "wrok"). '
+        "Did you mean 'work'?",
     ),
     "an agent of nobody's": (
         "[[bindings]]\nagent_id = 'zzz'\npeer_id = 'x'\n",
-        'dodona.toml:2: bindings[0].agent_id names no agent (got "zzz"). Agents are oracle.',
+        'dodona.toml:2: bindings[0].agent_id is not a configured agent (got "zzz"). '
+        "Agents: oracle.",
     ),
     "a binding of everybody": (
         "\n[[bindings]]\nagent_id = 'oracle'\n",
-        "dodona.toml:2: bindings[0] matches everybody, as the default agent does. "
+        "dodona.toml:2: bindings[0] matches all messages, like the default agent. "
         "Set one of channel, account_id, peer_id, guild_id, team_id.",
     ),
     "a binding of nobody": (
@@ -141,7 +143,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "a section where there are several": (
         "[bindings]\nagent_id = 'x'\n",
         "dodona.toml:1: bindings must be a list of sections (got a section). "
-        "Write [[bindings]], with two brackets, above each.",
+        "Start each section with [[bindings]], in double brackets.",
     ),
     "a misspelt list of sections": (
         "[[binding]]\nagent_id = 'x'\n",
@@ -149,51 +151,51 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "the default agent once more": (
         "[agents.oracle]\n",
-        "dodona.toml:1: agents.oracle has the name of the default agent. "
-        "Set it up in [agent], or choose another name.",
+        "dodona.toml:1: agents.oracle has the same name as the default agent. "
+        "Configure the default agent in [agent], or choose another name.",
     ),
     "a subagent's name": (
         "[agents.librarian]\n",
-        "dodona.toml:1: agents.librarian is the name of a subagent. Choose another.",
+        "dodona.toml:1: agents.librarian is the name of a subagent. Choose another name.",
     ),
     "a subagent's name by default": (
         "agent.id = 'librarian'\n",
-        'dodona.toml:1: agent.id is the name of a subagent (got "librarian"). Choose another.',
+        'dodona.toml:1: agent.id is the name of a subagent (got "librarian"). Choose another name.',
     ),
     "a name of an agent": (
         "agent.id = 'a_b'\n",
-        'dodona.toml:1: agent.id is no name for an agent (got "a_b"). '
-        "Use letters, digits and hyphens, at most 64.",
+        'dodona.toml:1: agent.id is not a valid agent name (got "a_b"). '
+        "Use up to 64 letters, digits and hyphens.",
     ),
     "a misspelt tool": (
         "[agents.x]\ntools = ['vault_read',\n 'web_serch']\n",
-        'dodona.toml:3: agents.x.tools[1] is no tool (got "web_serch"). '
+        'dodona.toml:3: agents.x.tools[1] is not a known tool (got "web_serch"). '
         "Did you mean 'web_search'?",
     ),
     "a longer answer than there is": (
         "[agent]\nprovider = 'openai'\nmodel = 'gpt-4o'\nmax_tokens = 20000\n",
-        "dodona.toml:4: agent.max_tokens must be <= 16384, the longest answer of gpt-4o "
+        "dodona.toml:4: agent.max_tokens must be <= 16384, the maximum output of gpt-4o "
         "(got 20000).",
     ),
     "a longer answer than fits": (
         "[agents.x]\nmodel = 'qwen3'\nmax_tokens = 50000\n",
-        "dodona.toml:3: agents.x.max_tokens must be <= 40960, all that fits into qwen3 "
+        "dodona.toml:3: agents.x.max_tokens must be <= 40960, the context window of qwen3 "
         "(got 50000).",
     ),
     "a plugin twice": (
         "[[plugins]]\nname = 'a'\npath = 'a'\n[[plugins]]\nname = 'a'\npath = 'b'\n",
-        'dodona.toml:5: plugins[1].name is taken: plugins[0] has the same (got "a"). '
-        "Choose another, or remove one of them.",
+        'dodona.toml:5: plugins[1].name is already used by plugins[0] (got "a"). '
+        "Choose another name, or remove one of the plugins.",
     ),
     "a plugin with the name of a tool": (
         "[[plugins]]\nname = 'vault_read'\npath = 'a'\n",
-        "dodona.toml:2: plugins[0].name is the name of a tool that comes with Dodona "
-        '(got "vault_read"). Choose another.',
+        "dodona.toml:2: plugins[0].name is the name of a built-in tool "
+        '(got "vault_read"). Choose another name.',
     ),
     "a plugin's name": (
         "[[plugins]]\nname = 'a b'\npath = 'a'\n",
-        'dodona.toml:2: plugins[0].name is no name (got "a b"). '
-        "Use letters, digits, _ and -, at most 64.",
+        'dodona.toml:2: plugins[0].name is not a valid name (got "a b"). '
+        "Use up to 64 letters, digits, _ and -.",
     ),
     "a plugin of another kind": (
         "[[plugins]]\nname = 'a'\npath = 'a'\ntype = 'chanel'\n",
@@ -202,13 +204,13 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a capability": (
         "[[plugins]]\nname = 'a'\npath = 'a'\ncapabilities = ['http:']\n",
-        'dodona.toml:4: plugins[0].capabilities[0] is no capability (got "http:"). '
-        "Write http:HOST, store:NAME or function:NAME, and no more.",
+        'dodona.toml:4: plugins[0].capabilities[0] is not a valid capability (got "http:"). '
+        "Use http:HOST, store:NAME or function:NAME.",
     ),
     "an engine to come": (
         "[engine]\nkind = 'restate'\n",
-        'dodona.toml:2: engine.kind must be "local": the engine restate is not there yet '
-        '(got "restate"). Leave it out.',
+        'dodona.toml:2: engine.kind must be "local": restate is not supported yet '
+        '(got "restate"). Remove the setting.',
     ),
     "an engine of nobody's": (
         "[engine]\nkind = 'locl'\n",
@@ -224,15 +226,15 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a header for a program": (
         "[mcp.x]\ncommand = 'x'\nheaders = { A = 'b' }\n",
-        "dodona.toml:3: mcp.x.headers has no effect: command takes none. Remove it.",
+        "dodona.toml:3: mcp.x.headers has no effect: command does not use it. Remove it.",
     ),
     "a variable for an address": (
         "[mcp.x]\nurl = 'http://x'\nargs = ['b']\n",
-        "dodona.toml:3: mcp.x.args has no effect: url takes none. Remove it.",
+        "dodona.toml:3: mcp.x.args has no effect: url does not use it. Remove it.",
     ),
     "a name of a variable": (
         "[mcp.x]\ncommand = 'x'\nenv = { 'A-B' = 'b' }\n",
-        "dodona.toml:3: mcp.x.env.A-B is no name of a variable. Use letters, digits and _.",
+        "dodona.toml:3: mcp.x.env.A-B is not a valid variable name. Use letters, digits and _.",
     ),
     "a part of a budget": (
         "budgets.daily = 1.5\n",
@@ -244,13 +246,13 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a soul of nobody's": (
         "agent.soul_path = 'none.md'\n",
-        "dodona.toml:1: agent.soul_path names no soul: No such file or directory "
-        f'(got "none.md"). A soul is a text in UTF-8 of at most {LONGEST_SOUL:,} bytes, in a file '
-        "that you may read.",
+        "dodona.toml:1: agent.soul_path is not a usable soul file: No such file or directory "
+        f'(got "none.md"). A soul is a readable UTF-8 text file of at most {LONGEST_SOUL:,} '
+        "bytes.",
     ),
     "a character that no path has": (
         'vault.path = "a\\u0000b"\n',
-        "dodona.toml:1: vault.path must not hold a NUL character. Remove it.",
+        "dodona.toml:1: vault.path must not contain a NUL character. Remove it.",
     ),
 }
 
@@ -281,10 +283,10 @@ def test_a_secret_is_named_and_not_written(server: str) -> None:
 def test_a_file_that_nobody_named_starts_nothing_and_sends_no_secret() -> None:
     """Who enters a strange folder may not know what its dodona.toml says."""
     text = "[mcp.x]\ncommand = 'evil'\n"
-    assert "would start a program that this file chose, and nobody named" in told(text, named=False)
+    assert "would start a program chosen by a file in the current folder" in told(text, named=False)
     assert read(text, named=True)
     text = "[mcp.x]\nurl = 'https://collector.example'\nheaders = { A = 'env:SECRET' }\n"
-    assert "would send a secret to an address that this file chose" in told(text, named=False)
+    assert "would send a secret to an address chosen by a file" in told(text, named=False)
     assert read(text.replace("collector.example", "127.0.0.1"), named=False)
 
 
@@ -296,20 +298,20 @@ def test_a_soul_is_relative_to_its_file(folder: Path) -> None:
     for good in (b"", b"\xef\xbb\xbfKind.", b"x" * LONGEST_SOUL):
         soul.write_bytes(good)
         assert load_config({}, folder / "etc" / "x.toml").settings.agent.soul_path == "soul.md"
-    for bad, reason in ((b"\xff", "no text in UTF-8"), (b"x" * (LONGEST_SOUL + 1), "too long")):
+    for bad, reason in ((b"\xff", "not UTF-8 text"), (b"x" * (LONGEST_SOUL + 1), "too long")):
         soul.write_bytes(bad)
         with pytest.raises(ConfigError, match=reason):
             load_config({}, folder / "etc" / "x.toml")
     soul.unlink()
     os.mkfifo(soul)  # whoever reads it waits for a writer
-    with pytest.raises(ConfigError, match="it is no file"):
+    with pytest.raises(ConfigError, match="it is not a regular file"):
         load_config({}, folder / "etc" / "x.toml")
 
 
 def test_tools_of_who_embeds_dodona_exist() -> None:
     """They say which they add."""
     Path("dodona.toml").write_text("agent.tools = ['mine']\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is no tool"):
+    with pytest.raises(ConfigError, match="is not a known tool"):
         load_config({})
     assert load_config({}, extra_tools=("mine",)).settings.agent.tools == ("mine",)
 
@@ -357,8 +359,9 @@ def test_a_plain_number_takes_nothing_away() -> None:
 def test_a_list_of_sections_is_in_the_file_alone() -> None:
     """A variable would have to say which of them it is for."""
     assert told("", {"DODONA_BINDINGS__0__CHANNEL": "x"}) == (
-        "DODONA_BINDINGS__0__CHANNEL: this variable sets nothing: there may be several of them. "
-        "Write [[bindings]] into the config file."
+        "DODONA_BINDINGS__0__CHANNEL: this variable has no effect: a list of sections cannot "
+        "be set by variables. "
+        "Write [[bindings]] in the config file."
     )
 
 
@@ -372,7 +375,7 @@ def test_names_of_variables_keep_their_case() -> None:
 def test_bytes_that_are_no_text_are_told() -> None:
     """A variable may hold them, and what tells so must be printable."""
     words = told("", {"DODONA_AGENT__MODEL": "\udcff"})
-    assert words == 'DODONA_AGENT__MODEL: agent.model must be text in UTF-8 (got "\\udcff").'
+    assert words == 'DODONA_AGENT__MODEL: agent.model must be valid UTF-8 text (got "\\udcff").'
     assert words.encode()
 
 
@@ -393,4 +396,4 @@ def test_a_hundred_thousand_bindings_are_read() -> None:
     problems = caught.value.problems()
     assert len(problems) == MAX_PROBLEMS + 1
     assert str(problems[0]).endswith("Did you mean 'oracle'?")
-    assert str(problems[-1]) == "there may be more mistakes. Mend these first."
+    assert str(problems[-1]) == "there may be more errors. Fix these first."

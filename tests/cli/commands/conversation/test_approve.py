@@ -66,11 +66,11 @@ def called(folder: Path) -> dict[str, Any]:
 
 def test_nothing_waits(folder: Path) -> None:
     """That is no mistake; to decide about nothing is one."""
-    assert ran(folder) == "Nothing waits for you.\n"
+    assert ran(folder) == "No pending approvals.\n"
     assert pending(folder) == []
     for words, said in (
-        (("--deny",), "say which call. List them with: dodona approve\n"),
-        (("7",), "no call of run 7 waits. List them with: dodona approve\n"),
+        (("--deny",), "RUN is missing. List pending calls with: dodona approve\n"),
+        (("7",), "run 7 has no pending calls. List pending calls with: dodona approve\n"),
     ):
         done = dodona(folder, "approve", *words)
         assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
@@ -86,7 +86,7 @@ def test_a_call_is_listed_and_allowed(folder: Path, asked: Started) -> None:
     assert ran(folder, "1", waiting["call"]) == "vault_list of run 1 is approved.\n"
     assert asked.ended() == 0
     assert asked.out == "Done.\n"
-    assert ran(folder) == "Nothing waits for you.\n"
+    assert ran(folder) == "No pending approvals.\n"
 
 
 def test_a_call_is_refused_with_a_note(folder: Path, asked: Started) -> None:
@@ -104,9 +104,9 @@ def test_a_call_is_refused_with_a_note(folder: Path, asked: Started) -> None:
 def test_without_a_terminal_it_is_told_how_to_decide(folder: Path, asked: Started) -> None:
     """Whoever reads the output can copy the command."""
     (waiting,) = pending(folder)
-    line = f"  Decide with: dodona approve 1 {waiting['call']}   (or --deny)\n"
+    line = f"  To approve: dodona approve 1 {waiting['call']}   (or --deny)\n"
     until(lambda: line in asked.err)
-    assert "? vault_list waits for you: Somebody should know.\n" in asked.err
+    assert "? vault_list needs approval: Somebody should know.\n" in asked.err
     ran(folder, "1")
     assert asked.ended() == 0
 
@@ -117,7 +117,7 @@ def test_without_a_terminal_it_is_told_how_to_decide(folder: Path, asked: Starte
 def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: str) -> None:
     """Only a yes allows."""
     with at_terminal(folder, "ask", "What is there?") as terminal:
-        before = terminal.until("Allow it? [y/N] ")
+        before = terminal.until("Approve? [y/N] ")
         assert 'vault_list {"folder": "x"}' in before
         terminal.type(typed)
         after = terminal.until("Done.")
@@ -129,7 +129,7 @@ def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: s
 def test_what_is_decided_elsewhere_is_not_asked_any_longer(folder: Path) -> None:
     """The answer comes though nobody has typed."""
     with at_terminal(folder, "ask", "What is there?") as terminal:
-        terminal.until("Allow it? [y/N] ")
+        terminal.until("Approve? [y/N] ")
         until(lambda: pending(folder))
         ran(folder, "1")
         terminal.until("Done.")

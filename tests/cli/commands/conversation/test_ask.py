@@ -87,7 +87,7 @@ def test_a_question_from_standard_input(tmp_path: Path, scripted: Callable[[str]
         (("x", "--context", "node-99"), 2, "there is no"),
         (("x", "--sources", "vault,moon"), 2, "sources must be a list with any of"),
         (("x", "--max-tokens", "0"), 2, "max_tokens must be a whole number"),
-        (("--jsno",), 2, "there is no option --jsno."),
+        (("--jsno",), 2, "unknown option --jsno."),
         (("x", "y"), 2, "See: dodona ask --help"),
     ],
 )

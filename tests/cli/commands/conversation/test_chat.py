@@ -42,8 +42,8 @@ def test_words_that_are_no_questions(tmp_path: Path, scripted: Callable[[str], N
     assert done.stdout.startswith("One.\n  /new    begin")
     assert done.stdout.endswith("Two.\n")
     assert done.stderr == (
-        "The next question begins a new conversation.\n"
-        "There is no /nwe. /help tells what there is.\n"
+        "The next question starts a new conversation.\n"
+        "Unknown command /nwe. Type /help for commands.\n"
     )
     runs = [
         json.loads(dodona(tmp_path, "run", "show", str(number), "--json").stdout)

@@ -237,10 +237,10 @@ def test_a_context_is_shown_with_the_numbers_of_its_messages(talked: Path) -> No
     assert re.search(r"^context +node-4$", shown, flags=re.MULTILINE)
     assert re.search(r"^5 +user +And where\?$", shown, flags=re.MULTILINE)
     assert ran(talked, "branch", "5", "--label", "again") == (
-        "The next question goes on from node-1.\n"
+        "The next question continues from node-1.\n"
     )
     assert json.loads(ran(talked, "show", "--json"))["context_id"] == "node-1"
-    assert ran(talked, "checkout", "root") == "The next question goes on from the root.\n"
+    assert ran(talked, "checkout", "root") == "The next question continues from the root.\n"
     moved = json.loads(ran(talked, "checkout", "again", "--json"))
     assert moved == {"project_id": "default", "head": "node-1", "open_runs": []}
     assert "is closed" in ran(talked, "close")
@@ -258,14 +258,14 @@ def test_pruning_asks_first(talked: Path) -> None:
     """Whoever is not there to answer says --yes; no is no."""
     done = dodona(talked, "context", "prune", "node-3")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "what is pruned is gone for good. If that is meant, say --yes.\n"
+    assert done.stderr == "pruning is permanent. Confirm with --yes.\n"
     code, seen = at_terminal(talked, b"n\n", "prune", "node-3")
     assert code == 8
-    assert "Remove node-3 and all that follows from it (2 nodes) for good? [y/N]" in seen
-    assert "nothing was removed." in seen
+    assert "Delete node-3 and its descendants (2 nodes) permanently? [y/N]" in seen
+    assert "nothing was deleted." in seen
     code, seen = at_terminal(talked, b"y\n", "prune", "node-3")
     assert code == 0
-    assert "2 nodes removed. The next question goes on from node-1." in seen
+    assert "2 nodes deleted. The next question continues from node-1." in seen
     assert json.loads(ran(talked, "prune", "node-2", "--yes", "--json")) == {
         "pruned": 1,
         "head": "node-1",
@@ -281,7 +281,7 @@ def test_what_is_under_way_is_told(talked: Path) -> None:
             await asked(store, "And now?", user=LOCAL_USER)
 
     asyncio.run(ask())
-    assert "Not ended: run 5." in ran(talked, "checkout", "node-1")
+    assert "Open runs: 5." in ran(talked, "checkout", "node-1")
     assert "○ node-5 (running)  And now?" in ran(talked, "tree")
     done = dodona(talked, "context", "prune", "node-3", "--yes")
     assert (done.returncode, done.stderr) == (2, "run 5 is running. Cancel it first.\n")

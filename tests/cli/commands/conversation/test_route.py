@@ -66,5 +66,5 @@ def test_without_a_binding_the_default_agent_answers(folder: Path) -> None:
     assert done.stdout == (
         "agent    personal\n"
         "because  no binding matches, so the default agent answers.\n"
-        "session  its key needs --account\n"
+        "session  needs --account\n"
     )

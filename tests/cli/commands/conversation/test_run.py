@@ -18,7 +18,7 @@ def test_no_runs_yet(tmp_path: Path) -> None:
     """It says how to get one."""
     done = dodona(tmp_path, "run", "list")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == 'There are no runs yet. Ask: dodona ask "…"\n'
+    assert done.stdout == 'No runs yet. Try: dodona ask "…"\n'
     assert json.loads(dodona(tmp_path, "run", "list", "--json").stdout) == {"runs": []}
 
 

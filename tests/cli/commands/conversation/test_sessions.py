@@ -64,8 +64,8 @@ def test_a_session_is_shown_and_cleared(folder: Path) -> None:
     assert "user: Why?" in said
     assert "assistant: So." in said
     assert "\x1b" not in said
-    assert ran(folder, "clear", KEY) == f"{KEY} begins anew with its next message.\n"
-    assert ran(folder, "show", KEY) == "Nothing was said yet, or it was cleared.\n"
+    assert ran(folder, "clear", KEY) == f"The next message of {KEY} starts a new conversation.\n"
+    assert ran(folder, "show", KEY) == "No messages yet, or the session was cleared.\n"
     assert len(json.loads(ran(folder, "list", "--json"))["sessions"]) == 1
 
 

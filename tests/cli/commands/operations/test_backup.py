@@ -44,7 +44,7 @@ def test_while_a_gateway_runs(tmp_path: Path, scripted: Callable[[str], None]) -
     assert re.fullmatch(rf"copy: {TOLD}\n  ✓ files\n  ✓ rows\n  ✓ schema\n", done.stdout)
     done = dodona(tmp_path, "backup", "restore", "copy")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "With --force it is kept beside the restored one." in done.stderr
+    assert "With --force, it is kept next to the restored one." in done.stderr
     told = json.loads(dodona(tmp_path, "backup", "restore", "copy", "--force", "--json").stdout)
     assert told["kept"] == f"{told['store']}.before-restore"
     runs = json.loads(dodona(tmp_path, "run", "list", "--json").stdout)
@@ -61,7 +61,7 @@ def test_a_damaged_one(tmp_path: Path) -> None:
     done = dodona(tmp_path, "backup", "verify", folder.name, "--json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ok"]) == (4, False)
-    assert told["checks"]["files"] == ["store.db is not as it was written"]
+    assert told["checks"]["files"] == ["store.db has changed since it was written"]
     assert dodona(tmp_path, "backup", "verify", "nowhere").returncode == 2
 
 

@@ -15,7 +15,7 @@ def test_a_store_is_made_once(tmp_path: Path) -> None:
     file = tmp_path / ".dodona" / "dodona.db"
     done = dodona(tmp_path, "db", "migrate")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{file}: made, with schema {NEWEST_REVISION}\n"
+    assert done.stdout == f"{file}: created with schema {NEWEST_REVISION}\n"
     assert (
         dodona(tmp_path, "db", "migrate").stdout
         == f"{file}: schema {NEWEST_REVISION}, nothing to do\n"
@@ -41,7 +41,7 @@ def test_no_store(tmp_path: Path) -> None:
     done = dodona(tmp_path, "db", "check")
     assert (done.returncode, done.stdout) == (2, "")
     file = tmp_path / ".dodona" / "dodona.db"
-    assert done.stderr == f"there is no store at {file}. Make one: dodona db migrate.\n"
+    assert done.stderr == f"there is no store at {file}. Create it: dodona db migrate.\n"
     assert not file.exists()
 
 
@@ -56,13 +56,14 @@ def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
     assert (done.returncode, told["ok"]) == (4, False)
     assert told["checks"] == {
         "pages": [],
-        "references": ["a row of messages refers to nothing"],
-        "heads": ["the head of conversation 1 is another's, or has not ended"],
-        "branches": ["run 3 hangs on no root", "run 4 hangs on no root"],
-        "messages": ["run 2 has gaps between its messages", "run 99 has gaps between its messages"],
-        "tokens": ["run 2 miscounts its messages' tokens"],
+        "references": ["a row of messages has a broken reference"],
+        "heads": ["the head of conversation 1 has not ended, or is in another conversation"],
+        "branches": ["run 3 is not reachable from a root", "run 4 is not reachable from a root"],
+        "messages": ["run 2 has gaps in its messages", "run 99 has gaps in its messages"],
+        "tokens": ["run 2 has a wrong token count"],
         "budgets": [
-            "of the budget daily 2026-11-16, 5 tokens are held, but its reservations hold 7 tokens"
+            "the budget daily 2026-11-16 has 5 tokens reserved, "
+            "but its reservations sum to 7 tokens"
         ],
     }
 

@@ -82,8 +82,8 @@ def test_a_fresh_machine(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("✓ python       CPython 3.")
-    assert f"! home         {tmp_path}/.dodona is not there yet." in lines
-    assert "✓ agent        extractive, which needs nobody" in lines
+    assert f"! home         {tmp_path}/.dodona does not exist yet." in lines
+    assert "✓ agent        extractive, which needs no server" in lines
     assert os.listdir(tmp_path) == []
     assert dodona(tmp_path, "doctor", "--fix").returncode == 0
     assert stat.S_IMODE((tmp_path / ".dodona").stat().st_mode) == 0o700
@@ -158,7 +158,7 @@ def test_a_config_that_does_not_read(tmp_path: Path) -> None:
     [
         (200, "ok", "openai-compatible, oak answers"),
         (404, "ok", "openai-compatible, oak answers"),
-        (401, "wrong", "openai-compatible, oak refuses the key (401)."),
+        (401, "wrong", "openai-compatible, oak rejects the key (401)."),
         (503, "warning", "openai-compatible, oak answers 503."),
         (0, "wrong", "openai-compatible, oak cannot be reached: ClientConnectorError."),
     ],
@@ -189,7 +189,7 @@ def test_beside_a_gateway(tmp_path: Path) -> None:
         lines = dodona(tmp_path, "status").stdout.splitlines()
         (place,) = [n for n, line in enumerate(lines) if line.startswith("gateway")]
         assert lines[place].startswith(f"gateway  {up.url} (process {up.process.pid}), up for ")
-        assert lines[place + 1] == "         0 runs now, 0 lanes waiting, 0 streams open"
+        assert lines[place + 1] == "         0 active runs, 0 waiting lanes, 0 open streams"
         assert "         budget daily 20" in lines[place + 2]
         assert " of 100,000 tokens (" in lines[place + 2]
         told = json.loads(dodona(tmp_path, "status", "--json").stdout)["gateway"]
@@ -197,7 +197,7 @@ def test_beside_a_gateway(tmp_path: Path) -> None:
         Announcement("http://127.0.0.1:9", up.process.pid, "x").write(tmp_path / ".dodona")
         code, found = looked(tmp_path, DODONA_AGENT__PROVIDER="scripted")
         assert (code, found["gateway"][0]["state"]) == (1, "wrong")
-        assert "does not answer" in dodona(tmp_path, "status").stdout
+        assert "does not respond" in dodona(tmp_path, "status").stdout
 
 
 @pytest.mark.parametrize("now", [0.0, 4e9])
@@ -211,5 +211,5 @@ def test_too_many_folders_to_watch(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / "vault" / str(number)).mkdir(parents=True)
     (finding,) = notes.check_watches([tmp_path / "vault"], tmp_path)
-    assert finding.message == "10 folders are to be watched, and 10 can be."
+    assert finding.message == "10 folders to watch, but only 10 watches are available."
     assert finding.hint == "sysctl fs.inotify.max_user_watches=65536"

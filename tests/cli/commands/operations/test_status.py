@@ -52,7 +52,7 @@ def test_a_key_chooses_and_is_not_shown(tmp_path: Path) -> None:
     assert re.fullmatch(
         rf"dodona  {re.escape(__version__)}\n"
         r"config  no config file, defaults and environment only\n"
-        rf"store   {re.escape(str(tmp_path))}/\.dodona/dodona\.db \(not there yet\)\n"
+        rf"store   {re.escape(str(tmp_path))}/\.dodona/dodona\.db \(does not exist yet\)\n"
         rf"agent   anthropic, {re.escape(PROVIDERS['anthropic'].default_model)}\n"
         r"        because ANTHROPIC_API_KEY is set\n"
         r"        [\d,]+ tokens of context; \$[\d.]+ in, \$[\d.]+ out per million tokens\n",
@@ -87,11 +87,11 @@ def test_without_anything_it_tells_how_to_get_a_better_one(tmp_path: Path) -> No
         pytest.skip(f"a server of this machine was found: {lines[4]}")
     assert lines[3:6] == [
         "agent   extractive",
-        "        because there is no key, and no server on this machine",
-        "        It quotes what tools find; no language model is used. Looked for:",
+        "        because there is no API key and no local model server",
+        "        No language model is used: answers quote search results. Tried:",
     ]
     assert "          ANTHROPIC_API_KEY is not set" in lines
-    assert "          Ollama at http://127.0.0.1:1/v1: nobody answers" in lines
+    assert "          Ollama at http://127.0.0.1:1/v1: no server" in lines
     assert lines[-1].startswith("        For a language model set a provider's key")
 
 
@@ -108,12 +108,12 @@ def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
     rows = [re.sub(r"[\d,]+ tokens", "N tokens", line) for line in done.stdout.splitlines()[3:]]
     assert rows[:8] == [
         "agent               ollama, phi4",
-        "                    because dodona.toml:2 says so",
+        "                    because it is set in dodona.toml:2",
         "                    N tokens of context; free",
         "  or else           extractive",
-        "                    because dodona.toml:6 says so",
+        "                    because it is set in dodona.toml:6",
         "agents.night-shift  openai, gpt-4o",
-        "                    because dodona.toml:8 says so",
+        "                    because it is set in dodona.toml:8",
         "                    N tokens of context; $2.5 in, $10 out per million tokens",
     ]
 
@@ -129,10 +129,10 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.splitlines()[2:] == [
         "store          dodona.toml:7: PGPASSWORD is not set. Set it, or change env:PGPASSWORD.",
-        "agent          dodona.toml:2: there is no key for openai. Set OPENAI_API_KEY, or write it "
-        f"to {tmp_path}/.dodona/credentials/openai (chmod 600).",
+        "agent          dodona.toml:2: there is no API key for openai. Set OPENAI_API_KEY, or "
+        f"write the key to {tmp_path}/.dodona/credentials/openai (chmod 600).",
         "agents.quoter  extractive",
-        "               because dodona.toml:4 says so",
+        "               because it is set in dodona.toml:4",
     ]
     report = json.loads(dodona(tmp_path, "status", "--json").stdout)
     assert report["agents"]["agent"]["error"]["where"] == {"file": "dodona.toml", "line": 2}

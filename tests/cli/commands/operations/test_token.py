@@ -42,18 +42,19 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     )
     assert TOKEN.fullmatch(done.stdout.strip())
     assert re.fullmatch(
-        r"Token 1 of ada: admin,chat, until \d{4}-\d\d-\d\d \d\d:\d\d\. It is not shown again\.\n",
+        r"Token 1 for ada: admin,chat, until \d{4}-\d\d-\d\d \d\d:\d\d\. "
+        r"It cannot be shown again\.\n",
         done.stderr,
     )
     listed = dodona(tmp_path, "token", "list")
     assert done.stdout.strip() not in listed.stdout
     assert re.search(r"^1 +ada +admin,chat +until .* never +laptop$", listed.stdout, re.MULTILINE)
-    assert dodona(tmp_path, "token", "revoke", "1").stdout == "Token 1 of ada is revoked.\n"
+    assert dodona(tmp_path, "token", "revoke", "1").stdout == "Revoked token 1 of ada.\n"
     (token,) = json.loads(dodona(tmp_path, "token", "list", "--json").stdout)["tokens"]
     assert (token["active"], token["scopes"]) == (False, ["admin", "chat"])
     assert token["revoked_at"] is not None
     told = dodona(tmp_path, "audit", "--since", "1h", "--kind", "admin").stdout
-    assert "token 1 was made for ada: admin, chat." in told
+    assert "token 1 was created for ada: admin, chat." in told
     assert "token 1 of ada was revoked." in told
     assert done.stdout.strip() not in told
     entries = json.loads(dodona(tmp_path, "audit", "--json", "--limit", "1").stdout)["entries"]
@@ -61,17 +62,17 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
         ("admin", "local", "done")
     ]
     later = dodona(tmp_path, "audit", "--since", "2999-01-01")
-    assert later.stdout == "Nothing is on record.\n"
+    assert later.stdout == "No audit entries.\n"
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("create", "--user", "A/b", "--scope", "chat"), "'A/b' is no name for a user."),
+        (("create", "--user", "A/b", "--scope", "chat"), "'A/b' is not a valid user name."),
         (("create", "--user", "ada", "--scope", "chatt"), "there is no scope 'chatt'. Did you"),
         (
             ("create", "--user", "ada", "--scope", "chat", "--expires", "soon"),
-            "--expires takes a number and a unit, up to 100y (got 'soon').",
+            "--expires must be a number and a unit, at most 100y (got 'soon').",
         ),
         (("revoke", "7"), "there is no token 7."),
     ],
@@ -88,7 +89,7 @@ def test_a_kind_that_is_none(tmp_path: Path) -> None:
     done = dodona(tmp_path, "audit", "--kind", "admn")
     assert (done.returncode, done.stderr) == (
         2,
-        "there is no kind 'admn'. Did you mean 'admin'?\n",
+        "unknown kind 'admn'. Did you mean 'admin'?\n",
     )
 
 
@@ -122,9 +123,9 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('hosts = ["Dodona"]', "gateway.hosts has 'Dodona', which is no host"),
-        ('proxies = ["box"]', "gateway.proxies has 'box', which is no address"),
-        ('host = "box"', "'box' is no address to listen on"),
+        ('hosts = ["Dodona"]', "gateway.hosts contains 'Dodona', which is not a valid host"),
+        ('proxies = ["box"]', "gateway.proxies contains 'box', which is not an IP address"),
+        ('host = "box"', "'box' is not an IP address to listen on"),
     ],
 )
 def test_settings_of_the_gateway_are_checked(tmp_path: Path, line: str, told: str) -> None:

@@ -33,24 +33,24 @@ def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
     """
     unused = {"DODONA_MCP__FILES__COMMAND": "mcp-files"}
     with Up(tmp_path, DODONA_VAULT__PATH=str(SAMPLE), **unused) as up:
-        up.until_it_says("Ctrl-C stops.")
+        up.until_it_says("Press Ctrl-C to stop.")
         assert up.out == (
             f"dodona   {__version__}\n"
             f"address  {up.url}\n"
             "agent    extractive\n"
-            "         because there is no key, and no server on this machine\n"
+            "         because there is no API key and no local model server\n"
             f"vault    {SAMPLE}\n"
             f"store    {tmp_path}/.dodona/dodona.db\n"
             "\n"
             'Try: dodona ask "How do budgets work?"\n'
-            "Ctrl-C stops.\n"
+            "Press Ctrl-C to stop.\n"
         )
         file = tmp_path / ".dodona" / GATEWAY_FILE_NAME
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         up.process.send_signal(signal.SIGTERM)
         assert up.ended() == 0
         assert "Stopped.\n" in up.err
-        assert up.err.startswith("DODONA_MCP__FILES__COMMAND: nothing uses [mcp.files] yet.\n")
+        assert up.err.startswith("DODONA_MCP__FILES__COMMAND: [mcp.files] has no effect yet.\n")
         assert not file.exists()
 
 
@@ -68,7 +68,7 @@ def test_make_run_starts_the_sample_vault_and_names_a_question() -> None:
 def test_an_empty_vault(tmp_path: Path) -> None:
     """Where to put notes is told."""
     with Up(tmp_path) as up:
-        up.until_it_says("Ctrl-C stops.")
+        up.until_it_says("Press Ctrl-C to stop.")
         assert f"Put Markdown files into {tmp_path}/.dodona/vault\n" in up.out
         up.interrupt()
         assert up.ended() == 0
@@ -183,4 +183,4 @@ def test_a_vault_that_is_not_there(tmp_path: Path) -> None:
     """It is told before anything is started."""
     done = dodona(tmp_path, "up", "--port", "0", DODONA_VAULT__PATH="nowhere")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("DODONA_VAULT__PATH: vault.path is no folder: ")
+    assert done.stderr.startswith("DODONA_VAULT__PATH: vault.path is not a folder: ")

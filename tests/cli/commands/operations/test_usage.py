@@ -66,7 +66,7 @@ def test_usage_is_drawn(folder: Path) -> None:
         "$1.5000",
     ]
     assert second.split()[:1] == ["2026-11-16"]
-    assert second.endswith("$0.2500 and 1 of unknown price")
+    assert second.endswith("$0.2500 (excluding 1 unpriced)")
     assert total.split()[:3] == ["all", "6,002", "5,999"]
 
 
@@ -84,7 +84,7 @@ def test_usage_for_programs(folder: Path) -> None:
     day = ran(folder, "usage", "--since", "2026-11-16", "--until", "2026-11-16", "--csv")
     assert [line.split(",")[0] for line in day.splitlines()] == ["day", "2026-11-16"]
     assert "\x1b" not in ran(folder, "usage", "--by", "model")
-    assert ran(folder, "usage", "--user", "nobody") == "No model was called in that time.\n"
+    assert ran(folder, "usage", "--user", "nobody") == "No model calls in this period.\n"
     done = dodona(folder, "usage", "--csv", "--json")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "bad_request")
 
@@ -108,7 +108,7 @@ def test_budgets_are_told_and_set(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("daily", "--usd", "1", "--none"), "--tokens, --usd or --none is needed."),
+        (("daily", "--usd", "1", "--none"), "give --tokens, --usd or --none."),
         (("daily", "--tokens", "9" * 20), "budgets.daily.tokens"),
     ],
 )

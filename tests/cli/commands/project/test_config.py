@@ -56,11 +56,11 @@ def test_every_mistake_is_told(tmp_path: Path) -> None:
     done = dodona(tmp_path, "config", "check", "--config", "x.toml", DODONA_LOG__LEVEL="loud")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        'x.toml:2: agent.provider must be a provider (got "antropic"). '
+        'x.toml:2: agent.provider must be a known provider (got "antropic"). '
         "Did you mean 'anthropic'?\n"
         'x.toml:3: agent.api_key must be "env:NAME" or "file:PATH", never the secret itself. '
-        "Write env: and the name of a variable, or file: and the path of a file that only you may "
-        "read (chmod 600).\n"
+        "Use env: and the name of an environment variable, or file: and the path of a file that "
+        "only you can read (chmod 600).\n"
         "x.toml:4: agent.max_tokens must be > 0 (got -5).\n"
         'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
     )
@@ -89,7 +89,7 @@ def test_a_named_file_that_is_missing(tmp_path: Path, command: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (
         3,
         "",
-        "there is no config file x.toml. --config names it.\n",
+        "config file x.toml does not exist. Check the path in --config.\n",
     )
 
 
@@ -197,12 +197,12 @@ def test_what_nothing_uses_yet_is_told(tmp_path: Path) -> None:
     done = dodona(tmp_path, "config", "check")
     assert (done.returncode, done.stdout) == (0, "ok: dodona.toml\n")
     assert done.stderr == (
-        "dodona.toml:1: nothing uses [[plugins]] yet.\ndodona.toml:4: nothing uses [mcp.x] yet.\n"
+        "dodona.toml:1: [[plugins]] has no effect yet.\ndodona.toml:4: [mcp.x] has no effect yet.\n"
     )
     done = dodona(tmp_path, "config", "check", "--json")
     assert json.loads(done.stdout)["notes"] == [
-        "dodona.toml:1: nothing uses [[plugins]] yet.",
-        "dodona.toml:4: nothing uses [mcp.x] yet.",
+        "dodona.toml:1: [[plugins]] has no effect yet.",
+        "dodona.toml:4: [mcp.x] has no effect yet.",
     ]
 
 
@@ -242,7 +242,7 @@ def test_a_setting_is_printed_by_itself(here: Path, capsys: pytest.CaptureFixtur
         ("agent.modle", "unknown key agent.modle. Did you mean 'model'?"),
         ("stor.url", "unknown key stor. Did you mean 'store'?"),
         ("bindings[0].chanel", "unknown key bindings[0].chanel. Did you mean 'channel'?"),
-        ("agent..model", "'agent..model' is no name of a setting. Like agent.model, "),
+        ("agent..model", "'agent..model' is not a valid setting name. Examples: agent.model, "),
         ("bindings[0].channel", "there is no bindings[0].channel. See: dodona config show"),
         ("agents.work.model", "there is no agents.work.model. See: dodona config show"),
     ],
@@ -270,8 +270,7 @@ def test_a_setting_is_changed_in_place(tmp_path: Path) -> None:
         'dodona.toml:6: agent.tools = ["vault_read", "web_search"]\n'
     )
     assert changed("log.level", "debug", DODONA_LOG__LEVEL="error") == (
-        'dodona.toml:13: log.level = "debug"\n'
-        "DODONA_LOG__LEVEL is set, and comes before the file.\n"
+        'dodona.toml:13: log.level = "debug"\nDODONA_LOG__LEVEL is set and overrides the file.\n'
     )
     assert changed("agent.api_key", "--unset") == "dodona.toml: agent.api_key is not set\n"
     told = json.loads(changed("bindings[0]", "{agent_id='oracle', channel='x'}", "--json"))
@@ -295,7 +294,7 @@ def test_a_setting_is_changed_in_place(tmp_path: Path) -> None:
         ("agent.modle", "x", "Did you mean 'model'?"),
         ("agent", "x", "agent must be a section"),
         ("agent.max_tokens", "many", "must be a whole number"),
-        ("agent.max_tokens", None, "a value or --unset is needed, and not both."),
+        ("agent.max_tokens", None, "give either a value or --unset."),
     ],
 )
 def test_what_is_wrong_is_not_written(here: Path, key: str, value: str | None, told: str) -> None:
@@ -335,7 +334,7 @@ def test_a_broken_file_ends_other_commands_too(tmp_path: Path) -> None:
     done = dodona(tmp_path, "status", "--json")
     report = json.loads(done.stdout)
     assert (done.returncode, report["error"]["code"]) == (3, "config_invalid")
-    assert report["error"]["message"] == "3 mistakes."
+    assert report["error"]["message"] == "3 problems."
     assert len(report["error"]["problems"]) == 3
 
 

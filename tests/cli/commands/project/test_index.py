@@ -33,8 +33,8 @@ def test_a_folder_becomes_known(tmp_path: Path, app: Path) -> None:
     assert re.sub(r"[\d.]+ s: [\d.]+ MB", "N s: N MB", done.stdout) == (
         "Project default\n"
         f"  code   1 files in {app}\n"
-        "         1 taken in, 0 unchanged, 0 removed, 1 skipped (ignored, binary or too large)\n"
-        "         1 definitions in 1 pieces\n"
+        "         1 indexed, 0 unchanged, 0 removed, 1 skipped (ignored, binary or too large)\n"
+        "         1 definitions in 1 chunks\n"
         "         0.0 MB in N s: N MB/s\n"
         '  ask    dodona ask "…"\n'
     )
@@ -67,14 +67,14 @@ def test_a_folder_that_is_none(tmp_path: Path, app: Path) -> None:
     for path in ("gone", "app/a.py"):
         done = dodona(tmp_path, "index", path)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"{path} is no folder. Name the folder that the code is in.\n"
+        assert done.stderr == f"{path} is not a folder. Give the folder with the code.\n"
 
 
 def test_a_project_without_code(tmp_path: Path) -> None:
     """It says how to add some."""
     done = dodona(tmp_path, "index")
     assert done.returncode == 0
-    assert done.stdout.endswith("  code   none; add some: dodona index PATH\n")
+    assert done.stdout.endswith("  code   none; to add a folder: dodona index PATH\n")
 
 
 def test_interrupted_it_goes_on_later(tmp_path: Path) -> None:
@@ -88,9 +88,7 @@ def test_interrupted_it_goes_on_later(tmp_path: Path) -> None:
         until(lambda: "files: " in started.err or started.process.poll() is not None)
         started.interrupt()
         assert started.ended() == 130
-        assert started.err.endswith(
-            "Interrupted. What is done is kept: dodona index goes on from there.\n"
-        )
+        assert started.err.endswith("Interrupted. Run dodona index again to continue.\n")
     for path in sorted(folder.iterdir())[600:]:
         path.unlink()
     rest = told(dodona(tmp_path, "index", "--json"))["code"]

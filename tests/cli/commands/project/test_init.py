@@ -19,7 +19,7 @@ def test_a_folder_becomes_a_project(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         f"Project My-Notes: questions are answered from the Markdown files in {notes}.\n"
-        f"{notes}/.dodona/project says so; ask in this folder or below it:\n"
+        f"Created {notes}/.dodona/project. Ask in this folder or below it:\n"
         '  dodona ask "…"\n'
     )
     assert (notes / ".dodona" / "project").read_text(encoding="utf-8") == "My-Notes\n"
@@ -43,7 +43,7 @@ def test_a_name_that_is_taken(tmp_path: Path) -> None:
     done = dodona(tmp_path, "init", "b/notes")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"there is a project notes already: its notes are in {tmp_path}/a/notes. "
+        f"project notes already exists, with its notes in {tmp_path}/a/notes. "
         "Choose another name: --project NAME\n"
     )
     assert not (tmp_path / "b" / "notes" / ".dodona").exists()
@@ -55,7 +55,7 @@ def test_the_default_project_is_moved_only_by_its_name(tmp_path: Path) -> None:
     """A folder that happens to be called so does not take the place of the configured vault."""
     done = dodona(tmp_path, "init", "default")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Dodona's own folder" in done.stderr
+    assert "the default vault" in done.stderr
     done = dodona(tmp_path, "init", "default", "--project", "default", "--json")
     assert json.loads(done.stdout)["vault_path"] == str(tmp_path / "default")
 
@@ -94,5 +94,5 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: bytes) -> None:
     """Better than asking about another project; `init` mends it."""
     (tmp_path / ".dodona").mkdir()
     (tmp_path / ".dodona" / "project").write_bytes(text)
-    with pytest.raises(BadRequest, match="names no project"):
+    with pytest.raises(BadRequest, match="does not contain a valid project name"):
         project_of(tmp_path)

@@ -40,7 +40,7 @@ def test_a_person_is_asked_and_the_key_not_shown(tmp_path: Path) -> None:
         seen = terminal.until("Number or name [anthropic]: ")
         assert "1  anthropic" in seen
         terminal.type("2\n")
-        seen = terminal.until("Key of openai (it is not shown): ")
+        seen = terminal.until("API key for openai (hidden): ")
         terminal.type(f"{KEY}\n")
         seen = terminal.until("Model [")
         terminal.type("gpt-4o\n")
@@ -52,7 +52,7 @@ def test_a_person_is_asked_and_the_key_not_shown(tmp_path: Path) -> None:
         ".dodona/credentials/openai": f"{KEY}\n",
     }
     with at_terminal(tmp_path, "onboard", "--provider", "openai") as terminal:
-        terminal.until("or Enter for the one in ")
+        terminal.until("Enter keeps the key in ")
         terminal.type("\n")
         terminal.until("gpt-4o")
         assert terminal.ended() == 0
@@ -68,7 +68,7 @@ def test_who_goes_away_has_changed_nothing(tmp_path: Path) -> None:
     with at_terminal(tmp_path, "onboard") as terminal:
         terminal.until("Number or name")
         terminal.type("\x04")
-        terminal.until("there was no answer. Nothing was changed.")
+        terminal.until("no input. Nothing was changed.")
         assert terminal.ended() == 2
     assert kept(tmp_path) == {}
 
@@ -91,7 +91,7 @@ def test_a_script_needs_nobody(tmp_path: Path) -> None:
         "model": "claude-sonnet-5-5",
         "key": str(home / "credentials" / "anthropic"),
         "config": str(home / "config.toml"),
-        "notes": ["ANTHROPIC_API_KEY is set, and comes before this key."],
+        "notes": ["ANTHROPIC_API_KEY is set and overrides this key."],
     }
     done = onboard(tmp_path, "--provider", "openai", "--key-from", "env:WORK", WORK=KEY)
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,12 +103,12 @@ def test_nobody_to_ask(tmp_path: Path) -> None:
     done = onboard(tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        "nobody is there to be asked. Name it: --provider NAME\n",
+        "cannot prompt without a terminal. Use --provider NAME.\n",
     )
     done = onboard(tmp_path, "--provider", "openai", "--key-stdin", typed="\n")
     assert (done.returncode, done.stderr) == (2, "the key is empty. Nothing was changed.\n")
     done = onboard(tmp_path, "--provider", "openai")
-    assert "a key of openai is needed." in done.stderr
+    assert "openai needs an API key." in done.stderr
     assert kept(tmp_path) == {}
 
 
@@ -119,9 +119,7 @@ def test_a_full_disk_leaves_all_as_it_was(tmp_path: Path) -> None:
     words = ("--provider", "gemini", "--key-stdin")
     done = onboard(tmp_path, *words, typed="another-of-this", before="ulimit -f 0")
     assert done.returncode == 3
-    assert done.stderr.endswith(
-        "this cannot be written: File too large. What was there before is still there.\n"
-    )
+    assert done.stderr.endswith("cannot write: File too large. The old content is unchanged.\n")
     assert "another-of-this" not in done.stderr + done.stdout
     assert kept(tmp_path) == before
     assert sorted(os.listdir(tmp_path / ".dodona")) == ["config.toml", "credentials"]

@@ -87,9 +87,9 @@ def test_files_that_are_not_used_are_told_below(folder: Path) -> None:
     done = dodona(folder, "rules", "list")
     assert done.returncode == 0
     assert done.stdout.count("\n") == 9
-    assert done.stderr.startswith(f"not used: {file}: rule 'token_budget' exists already.")
+    assert done.stderr.startswith(f"not used: {file}: rule 'token_budget' already exists.")
     (problem,) = json.loads(dodona(folder, "rules", "list", "--json").stdout)["problems"]
-    assert problem.startswith(f"{file}: rule 'token_budget' exists already.")
+    assert problem.startswith(f"{file}: rule 'token_budget' already exists.")
 
 
 def test_a_rule_is_turned_off_and_set(folder: Path) -> None:
@@ -118,11 +118,11 @@ def test_what_cannot_be_changed(folder: Path) -> None:
     )
     assert refused(folder, "set", "calm") == (
         2,
-        "say what to set. Like: dodona rules set calm NAME=VALUE\n",
+        "no parameter given. Example: dodona rules set calm NAME=VALUE\n",
     )
     assert refused(folder, "set", "calm", "tool") == (
         2,
-        "a parameter is set with NAME=VALUE (got 'tool').\n",
+        "a parameter must have the form NAME=VALUE (got 'tool').\n",
     )
     assert refused(folder, "enable", "clam") == (
         2,
@@ -170,7 +170,7 @@ def test_a_rule_that_is_off_is_tried_too(folder: Path) -> None:
     [
         (
             ("--event", "{"),
-            "--event is no JSON: Expecting property name enclosed in double quotes: "
+            "--event is not valid JSON: Expecting property name enclosed in double quotes: "
             "line 1 column 2 (char 1).",
         ),
         (("--event", "[]"), "--event must be a JSON object."),
@@ -207,7 +207,7 @@ def test_every_mistake_is_told_with_its_place(folder: Path) -> None:
         f'{file}:3: rule.trigger matches no event (got "on_tool_cal"). '
         "Did you mean 'on_tool_call'?"
     )
-    assert lines[1].startswith(f"{file}:4: rule.condition is wrong at column ")
+    assert lines[1].startswith(f"{file}:4: rule.condition is invalid at column ")
     assert lines[2] == f"{file}:6: action.reason is missing."
     assert lines[3] == f"{file}:8: unknown key action.reson. Did you mean 'reason'?"
     assert len(lines) == 4
@@ -246,7 +246,7 @@ def test_subscribers_and_packs_are_checked_too(folder: Path) -> None:
     (pack / "subscribers" / "late.toml").write_text('[subscriber]\nid = "late"\n')
     code, said = refused(folder, "check")
     assert code == 3
-    assert "cannot be used" not in said  # the log does not say it once more
+    assert "rules with errors" not in said  # the log does not say it once more
     assert said.count(f"{pack / 'subscribers' / 'late.toml'}") == 2
 
 
@@ -255,5 +255,5 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     assert (code, said) == (
         3,
         f"{folder / 'none.toml'}: the file cannot be read: No such file or directory. "
-        "It must be a file that you may read.\n",
+        "Check that it is a file and that you have permission to read it.\n",
     )

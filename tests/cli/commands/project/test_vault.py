@@ -62,7 +62,7 @@ def test_notes_are_listed(vault: Path) -> None:
         "",
     ]
     assert [note["path"] for note in told(vault, "list", "trees")["notes"]] == ["trees/Oak.md"]
-    assert ran(vault, "list", "--project", "default") == "There are no notes yet.\n"
+    assert ran(vault, "list", "--project", "default") == "No notes yet.\n"
 
 
 def test_notes_are_searched(vault: Path) -> None:
@@ -70,7 +70,7 @@ def test_notes_are_searched(vault: Path) -> None:
     assert ran(vault, "search", "forsythia") == (
         "Roses.md:5-7  Roses > When\n    ## When\n\n    When the forsythia blooms.\n"
     )
-    assert ran(vault, "search", "zebra") == "Nothing found.\n"
+    assert ran(vault, "search", "zebra") == "No matches.\n"
     assert len(told(vault, "search", "gate forsythia", "--limit", "1")["hits"]) == 1
 
 
@@ -101,17 +101,16 @@ def test_links_and_tags(vault: Path) -> None:
     assert ran(vault, "backlinks", "Roses.md") == (
         "plan.md:5: In March: [[Roses]], [[Roses#When|then]].\n"
     )
-    assert ran(vault, "backlinks", "plan.md") == "No note links to it.\n"
+    assert ran(vault, "backlinks", "plan.md") == "No notes link to it.\n"
     assert ran(vault, "tags") == "tag        notes\n#garden    2\n#planning  1\n#trees     1\n"
     assert told(vault, "tags")["tags"][0] == {"tag": "garden", "notes": 2}
 
 
 def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
     """Everything is as it was, byte for byte. Undoing goes back; what was undone can be redone."""
-    assert ran(vault, "moves") == "There are no moves to undo.\n"
+    assert ran(vault, "moves") == "No moves to undo.\n"
     assert ran(vault, "move", "Roses.md", "beds/Old roses.md") == (
-        "Roses.md → beds/Old roses.md: links changed in 1 note.\n"
-        "To take it back: dodona vault undo 1\n"
+        "Roses.md → beds/Old roses.md: links updated in 1 note.\nTo undo: dodona vault undo 1\n"
     )
     moved = PLAN.replace("[[Roses]]", "[[Old roses]]").replace("[[Roses#", "[[Old roses#")
     assert (vault / "plan.md").read_text(encoding="utf-8") == moved
@@ -128,8 +127,7 @@ def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
     assert not (vault / "beds" / "Old roses.md").exists()
     assert refused(vault, "undo") == (2, "there is no move to undo.\n")
     assert ran(vault, "undo", "2") == (
-        "Roses.md → beds/Old roses.md: links changed in 1 note.\n"
-        "To take it back: dodona vault undo 3\n"
+        "Roses.md → beds/Old roses.md: links updated in 1 note.\nTo undo: dodona vault undo 3\n"
     )
     assert (vault / "plan.md").read_text(encoding="utf-8") == moved
 
@@ -226,9 +224,9 @@ def test_beside_a_gateway_that_was_told_where_the_notes_are(tmp_path: Path) -> N
         listed = dodona(tmp_path, "vault", "list", "--json")
         assert [note["path"] for note in json.loads(listed.stdout)["notes"]] == ["Oak.md"]
         elsewhere = dodona(tmp_path, "vault", "list", DODONA_VAULT__PATH=str(tmp_path / "more"))
-        assert elsewhere.stdout == "There are no notes yet.\n"
+        assert elsewhere.stdout == "No notes yet.\n"
         looked = json.loads(dodona(tmp_path, "index", "--json").stdout)
         assert (looked["notes"]["folder"], looked["code"]["folders"]) == (notes, [code])
         added = json.loads(dodona(tmp_path, "index", "more", "--json").stdout)
         assert added["code"]["folders"] == [code, str(tmp_path / "more")]
-    assert dodona(tmp_path, "vault", "list").stdout == "There are no notes yet.\n"
+    assert dodona(tmp_path, "vault", "list").stdout == "No notes yet.\n"

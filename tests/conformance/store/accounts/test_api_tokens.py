@@ -84,7 +84,7 @@ async def test_who_made_and_revoked_it_is_on_record(store: Store) -> None:
     await store.api_tokens.revoke(made.id, by="eve")
     rows = await rows_of(store, audit)
     assert [(row["kind"], row["outcome"], row["user_id"], row["what"]) for row in rows] == [
-        ("admin", "done", "local", f"token {made.id} was made for ada: chat."),
+        ("admin", "done", "local", f"token {made.id} was created for ada: chat."),
         ("admin", "done", "eve", f"token {made.id} of ada was revoked."),
     ]
     assert text not in repr(rows)
@@ -93,10 +93,10 @@ async def test_who_made_and_revoked_it_is_on_record(store: Store) -> None:
 @pytest.mark.parametrize(
     ("user", "scopes", "label", "told"),
     [
-        ("", {"chat"}, "", "'' is no name for a user"),
-        ("Ada", {"chat"}, "", "'Ada' is no name for a user"),
-        ("../x", {"chat"}, "", "is no name for a user"),
-        ("a" * 65, {"chat"}, "", "is no name for a user"),
+        ("", {"chat"}, "", "'' is not a valid user name"),
+        ("Ada", {"chat"}, "", "'Ada' is not a valid user name"),
+        ("../x", {"chat"}, "", "is not a valid user name"),
+        ("a" * 65, {"chat"}, "", "is not a valid user name"),
         ("ada", set[str](), "", "a token needs a scope"),
         ("ada", {"chta"}, "", "there is no scope 'chta'"),
         ("ada", {"chat"}, "x" * 201, "the label of a token must have at most 200"),

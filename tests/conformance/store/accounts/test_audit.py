@@ -136,5 +136,5 @@ def test_many_places_at_once_are_bounded() -> None:
 
 def test_an_entry_must_be_one() -> None:
     """A kind that nobody knows is a bug of ours, not something to lose a batch by."""
-    with pytest.raises(ValueError, match="no entry of an audit log"):
+    with pytest.raises(ValueError, match="invalid audit log entry"):
         AuditEntry(kind="gossip", what="x")

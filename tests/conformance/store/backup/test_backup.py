@@ -100,7 +100,7 @@ async def test_there_and_back_again(url: str, tmp_path: Path) -> None:
     assert os.listdir(folder.parent) == ["first"]
     assert await wrong(folder) == []
 
-    with pytest.raises(BadRequest, match=r"there is a store at .* already"):
+    with pytest.raises(BadRequest, match=r"there is already a store at"):
         await put_back(folder, location)
     kept = await put_back(folder, location, force=True)
     assert await asyncio.to_thread(checked, location) == []
@@ -185,7 +185,7 @@ async def test_a_store_in_use_is_not_replaced(store: Store, url: str, tmp_path: 
 async def test_a_place_that_is_taken(store: Store, url: str, tmp_path: Path) -> None:
     """Nothing is overwritten, and nothing is left behind."""
     (tmp_path / "here").mkdir()
-    with pytest.raises(BadRequest, match="is there already"):
+    with pytest.raises(BadRequest, match="already exists"):
         await make(parse_location(url), tmp_path / "here")
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="cannot be written"):
@@ -204,7 +204,7 @@ async def test_a_damaged_backup_is_found_out(
     name = "store.db" if parse_location(url).path else "tables/messages"
     harmed(folder, folder / name, harm)
     if harm == "manifest":
-        with pytest.raises(StoreError, match="does not read"):
+        with pytest.raises(StoreError, match="is invalid"):
             await wrong(folder)
     else:
         assert await wrong(folder) != []

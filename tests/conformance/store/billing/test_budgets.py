@@ -123,7 +123,7 @@ async def test_settling_at_once_counts_once(store: Store, second: Store) -> None
     assert await state(store) == {("user:ada", "tokens"): (60, 0)}
 
 
-TODAY = "It begins anew on 2026-11-17 at 00:00 UTC."
+TODAY = "It resets on 2026-11-17 at 00:00 UTC."
 RAISE = "To raise it: dodona budget set user --{} N"
 
 
@@ -142,15 +142,16 @@ RAISE = "To raise it: dodona budget set user --{} N"
             False,
             tokens(3801, 5000),
             "the budget of user:ada for 2026-11-16 does not allow 3,801 tokens more: "
-            "0 tokens of 5,000 tokens are used, 1,200 tokens held by calls on their way. Calls on "
-            f"their way hold what is left: try again later. {TODAY} {RAISE.format('tokens')}",
+            "0 tokens of 5,000 tokens are used, 1,200 tokens reserved for calls in progress. "
+            "Calls in progress have reserved the rest: try again later. "
+            f"{TODAY} {RAISE.format('tokens')}",
         ),
         (
             dollars(1.5, 2),
             True,
             dollars(0.75, 2),
             "the budget of user:ada for 2026-11 does not allow $0.7500 more: $1.5000 of $2.0000 "
-            "are used. It begins anew on 2026-12-01 at 00:00 UTC. "
+            "are used. It resets on 2026-12-01 at 00:00 UTC. "
             f"{RAISE.format('usd')}",
         ),
         (

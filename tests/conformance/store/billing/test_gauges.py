@@ -109,7 +109,7 @@ async def test_a_pulse_that_does_not_come(store: Store) -> None:
         await asyncio.to_thread(is_held.wait, 60)
         pulse = WriteProbe(store.database, timeout_seconds=0.02)
         for _ in range(3):
-            with pytest.raises(StoreError, match=r"has not taken a write for 0\.02 seconds"):
+            with pytest.raises(StoreError, match=r"has not completed a write within 0\.02 seconds"):
                 await pulse.check()
     finally:
         may_go.set()

@@ -76,7 +76,7 @@ async def test_a_past_may_be_empty(store: Store) -> None:
 
 async def test_a_past_is_there_as_a_whole_or_not_at_all(store: Store) -> None:
     """A message that cannot be kept keeps nothing."""
-    with pytest.raises(BadRequest, match="the user's message is empty"):
+    with pytest.raises(BadRequest, match="the user message is empty"):
         await begun(store, past=(*PAST, (NewMessage("user", "", 1),)))
     assert await rows_of(store, conversations) == await rows_of(store, sessions) == []
 

@@ -198,8 +198,8 @@ async def test_a_context_holds_at_most_110_percent(contexts: Contexts) -> None:
     with pytest.raises(BadRequest) as refused:
         await contexts.touch("ada", talk, model="elm", tokens_used=17_601)
     assert str(refused.value) == (
-        "the context holds 17,601 tokens, past 110 % of its budget of 16,000. "
-        "Leave older exchanges out."
+        "the context has 17,601 tokens, more than 110 % of its budget of 16,000. "
+        "Omit older exchanges."
     )
     kept = await contexts.get("ada", "default")
     assert (kept.tokens_used, kept.last_model) == (17_600, "oak")

@@ -208,13 +208,13 @@ async def test_another_users_conversation_is_not_there(store: Store, talk: Conve
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (NewMessage("user", "", 1), "the user's message is empty. Say something."),
+        (NewMessage("user", "", 1), "the user message is empty. Provide a text."),
         (
             NewMessage("oracle", "x", 1),
-            "a message has no role 'oracle'. Roles are user, assistant, tool.",
+            "a message cannot have the role 'oracle'. Roles are user, assistant, tool.",
         ),
-        (NewMessage("tool", "x", 1), "a tool's message needs the id of the call that it answers."),
-        (NewMessage("user", "x", 0), "a message has at least one token (got 0)."),
+        (NewMessage("tool", "x", 1), "a tool message needs the id of the call that it answers."),
+        (NewMessage("user", "x", 0), "a message must have at least one token (got 0)."),
     ],
 )
 async def test_messages_that_are_refused(

@@ -159,7 +159,7 @@ async def test_sessions_are_listed_the_latest_first(store: Store, sessions: Sess
 
 @pytest.mark.parametrize("key", ["", "🌳" * (MAX_KEY_LENGTH + 1)], ids=["empty", "too long"])
 async def test_a_key_has_a_length(sessions: Sessions, key: str) -> None:
-    with pytest.raises(BadRequest, match=r"a session's key has 1 to 512 characters"):
+    with pytest.raises(BadRequest, match=r"a session key must have 1 to 512 characters"):
         await opened(sessions, key)
 
 

@@ -32,9 +32,9 @@ async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -
     return found.claimed
 
 
-async def said(store: Store, question: str, *, anew: bool = False, **more: Any) -> int:
+async def said(store: Store, question: str, *, new_conversation: bool = False, **more: Any) -> int:
     """A run that was asked and answered, and what it leaves."""
-    run = await asked(store, question, new_conversation=anew)
+    run = await asked(store, question, new_conversation=new_conversation)
     journal = await store.journals.open(run.claim)
     message = NewMessage("assistant", f"on {question}", 10)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,), model="oak", **more))

@@ -218,7 +218,7 @@ async def test_a_label_is_one_nodes(store: Store, talk: Conversation) -> None:
     with pytest.raises(BadRequest) as taken:
         await label("ada", second, "draft")
     assert str(taken.value) == (
-        f"the label 'draft' is that of run {first}. Choose another, or take it away there first."
+        f"the label 'draft' belongs to run {first}. Choose another label, or remove that one first."
     )
     assert await named("ada", talk.id, "draft") == first
     await label("ada", first, None)
@@ -265,7 +265,7 @@ async def test_a_label_goes_with_the_head_or_neither_does(store: Store, talk: Co
     first, second, third = await chain(store, talk, 3)
     move = store.conversations.move_head
     assert await move("ada", talk.id, expected=third, to=first, label="here")
-    with pytest.raises(BadRequest, match="the label 'here' is that of run"):
+    with pytest.raises(BadRequest, match="the label 'here' belongs to run"):
         await move("ada", talk.id, expected=first, to=second, label="here")
     assert await head_of(store, talk) == first
     assert not await move("ada", talk.id, expected=third, to=second, label="there")

@@ -160,17 +160,17 @@ async def test_a_closed_store_says_so(url: str) -> None:
 
 # -- files that are left alone ---------------------------------------------------------------------
 
-ANOTHER = "is a database of another program. Nothing was changed. Name another file with "
+ANOTHER = "is a database of another program. Nothing was changed. Set [store] url to another file."
 
 
 def make_text(file: Path) -> str:
     file.write_text("Dear diary, " * 1000)
-    return "is not a SQLite database. Nothing was changed. Name another file with [store] url."
+    return "is not a SQLite database. Nothing was changed. Set [store] url to another file."
 
 
 def make_short(file: Path) -> str:
     file.write_bytes(b"hi")
-    return "is not a SQLite database. Nothing was changed. Name another file with [store] url."
+    return "is not a SQLite database. Nothing was changed. Set [store] url to another file."
 
 
 def make_foreign(file: Path) -> str:
@@ -178,7 +178,7 @@ def make_foreign(file: Path) -> str:
         connection.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, url TEXT)")
         connection.execute("INSERT INTO places VALUES (1, 'x')")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_foreign_with_log(file: Path) -> str:
@@ -186,7 +186,7 @@ def make_foreign_with_log(file: Path) -> str:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY)")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_foreign_with_our_version(file: Path) -> str:
@@ -194,7 +194,7 @@ def make_foreign_with_our_version(file: Path) -> str:
         connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
         connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('{NEWEST_REVISION}')")  # noqa: S608
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_marked(file: Path) -> str:
@@ -202,7 +202,7 @@ def make_marked(file: Path) -> str:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA application_id = 77")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_newer(file: Path) -> str:
@@ -211,8 +211,9 @@ def make_newer(file: Path) -> str:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")  # noqa: S608
         connection.commit()
     return (
-        f"was written by a newer Dodona (its schema is 9999, this version knows {NEWEST_REVISION}). "
-        "Nothing was changed. Upgrade Dodona, or name another store with [store] url."
+        "was written by a newer Dodona "
+        f"(its schema is 9999, this version supports {NEWEST_REVISION}). "
+        "Nothing was changed. Upgrade Dodona, or set [store] url to another store."
     )
 
 
@@ -220,7 +221,7 @@ def make_headless(file: Path) -> str:
     migrate(parse_location(str(file)))
     with file.open("r+b") as handle:
         handle.write(b"\xff" * 100)
-    return "is not a SQLite database. Nothing was changed. Name another file with [store] url."
+    return "is not a SQLite database. Nothing was changed. Set [store] url to another file."
 
 
 def make_torn(file: Path) -> str:
@@ -258,7 +259,8 @@ async def test_what_is_not_ours_to_use_is_left_alone(
 
 
 async def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    assert await refused(str(tmp_path)) == f"the store {tmp_path} is a folder. Name a file in it."
+    words = f"the store {tmp_path} is a folder. Specify a file in it."
+    assert await refused(str(tmp_path)) == words
     assert modes_in(tmp_path) == {}
 
 
@@ -269,7 +271,7 @@ async def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
     words = await refused(str(below / "dodona.db"))
     assert words == (
         f"the store {below / 'dodona.db'} cannot be read: Not a directory. "
-        "Look at the permissions of the file and of its folder."
+        "Check the permissions of the file and its folder."
     )
     assert footprint(tmp_path).keys() == {"file"}
 
@@ -338,9 +340,9 @@ async def test_a_newer_database_is_left_alone(postgres_url: str) -> None:
         finally:
             connection.execute(mark, (NEWEST_REVISION,))
     assert words == (
-        f"the store {parse_location(postgres_url)} was written by a newer Dodona (its schema is 9999, "
-        f"this version knows {NEWEST_REVISION}). Nothing was changed. Upgrade Dodona, or name another store "
-        "with [store] url."
+        f"the store {parse_location(postgres_url)} was written by a newer Dodona "
+        f"(its schema is 9999, this version supports {NEWEST_REVISION}). Nothing was changed. "
+        "Upgrade Dodona, or set [store] url to another store."
     )
 
 
@@ -363,7 +365,7 @@ async def test_a_server_that_is_not_there() -> None:
         await Store.open("postgresql://ada:oak-1234@127.0.0.1:1/dodona", redact=str)
     words = str(error.value)
     assert words.startswith("the store postgresql://ada@127.0.0.1:1/dodona cannot be reached: ")
-    assert words.endswith("Is the server running, and are name and password right?")
+    assert words.endswith("Check that the server is running, and the user name and password.")
     assert "oak-1234" not in words
 
 

@@ -171,10 +171,22 @@ async def test_a_decision_stays(
 @pytest.mark.parametrize(
     ("first", "then", "said"),
     [
-        (Decision.APPROVED, Decision.DENIED, "the call 'call' of run {} was approved by ada"),
-        (Decision.DENIED, Decision.APPROVED, "the call 'call' of run {} was denied by ada"),
-        (Decision.APPROVED, Decision.EXPIRED, "the call 'call' of run {} was approved by ada"),
-        (Decision.EXPIRED, Decision.APPROVED, "nobody decided about the call 'call' of run {}"),
+        (
+            Decision.APPROVED,
+            Decision.DENIED,
+            "the call 'call' of run {} was already approved by ada",
+        ),
+        (Decision.DENIED, Decision.APPROVED, "the call 'call' of run {} was already denied by ada"),
+        (
+            Decision.APPROVED,
+            Decision.EXPIRED,
+            "the call 'call' of run {} was already approved by ada",
+        ),
+        (
+            Decision.EXPIRED,
+            Decision.APPROVED,
+            "the approval of the call 'call' of run {} has expired",
+        ),
     ],
 )
 async def test_another_decision_comes_too_late(
@@ -185,8 +197,7 @@ async def test_another_decision_comes_too_late(
     decided = await decide(store, claim, first)
     with pytest.raises(Conflict) as refused:
         await decide(second, claim, then, by="eve")
-    end = "in time" if first is Decision.EXPIRED else "already"
-    assert str(refused.value) == f"{said.format(claim.run_id)} {end}. It is decided once."
+    assert str(refused.value) == f"{said.format(claim.run_id)}. A decision is final."
     assert await store.approvals.get("ada", claim.run_id, "call") == decided
 
 
@@ -214,9 +225,12 @@ async def test_nothing_is_asked_or_decided_for_a_run_that_has_ended(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"decision": Decision.PENDING}, "pending is no decision. Decide: approved or denied."),
-        ({"by": ""}, "who decides must not be empty."),
-        ({"by": "x" * 501}, "who decides must have at most 500 characters (got 501)."),
+        ({"decision": Decision.PENDING}, "pending is not a decision. Use approved or denied."),
+        ({"by": ""}, "the name of the person who decides must not be empty."),
+        (
+            {"by": "x" * 501},
+            "the name of the person who decides must have at most 500 characters (got 501).",
+        ),
         ({"note": "x" * 2_001}, "a note must have at most 2,000 characters (got 2,001)."),
     ],
     ids=str,
@@ -259,7 +273,7 @@ async def test_anothers_are_not_found(store: Store, claim: Claim) -> None:
         ):
             with pytest.raises(NotFound) as refused:
                 await attempt
-            words = f"nobody is asked about a call {call_id!r} of run {run_id}."
+            words = f"there is no approval for a call {call_id!r} of run {run_id}."
             assert str(refused.value) == words
     for run_id in (claim.run_id, 999):
         with pytest.raises(NotFound) as refused:
@@ -325,8 +339,8 @@ async def test_two_processes_decide_at_once(
     kept = await store.approvals.get("ada", claim.run_id, "call")
     word = kept.decision.value
     refusal = (
-        f"the call 'call' of run {claim.run_id} was {word} by who {word} already. "
-        "It is decided once."
+        f"the call 'call' of run {claim.run_id} was already {word} by who {word}. "
+        "A decision is final."
     )
     assert sorted(outcomes) == sorted([word, refusal])
 

@@ -150,16 +150,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"event": replace(EVENT, payload={"at": math.nan})},
-        "the event of a notice cannot be written as JSON: "
+        "the event of a notice cannot be encoded as JSON: "
         "nan is neither text, number, list nor map.",
     ),
     ({"key": ""}, "the key of a notice must not be empty."),
     ({"key": "x" * 201}, "the key of a notice must have at most 200 characters (got 201)."),
-    ({"due": Deferral(DeferUntil.TIME)}, "what is due at a time needs 'at'."),
-    ({"due": Deferral(DeferUntil.TOOL)}, "what is due at a tool needs 'tool'."),
-    ({"due": Deferral(DeferUntil.CONDITION)}, "what is due at a condition needs 'condition'."),
-    ({"due": Deferral(DeferUntil.SESSION, at=1.0)}, "what is due at a session has no 'at'."),
-    ({"due": Deferral(DeferUntil.TIME, at=1.0, tool="t")}, "what is due at a time has no 'tool'."),
+    ({"due": Deferral(DeferUntil.TIME)}, "a notice deferred by time needs 'at'."),
+    ({"due": Deferral(DeferUntil.TOOL)}, "a notice deferred by tool needs 'tool'."),
+    ({"due": Deferral(DeferUntil.CONDITION)}, "a notice deferred by condition needs 'condition'."),
+    (
+        {"due": Deferral(DeferUntil.SESSION, at=1.0)},
+        "a notice deferred by session must not have 'at'.",
+    ),
+    (
+        {"due": Deferral(DeferUntil.TIME, at=1.0, tool="t")},
+        "a notice deferred by time must not have 'tool'.",
+    ),
     (
         {"due": Deferral(DeferUntil.TIME, at=math.inf)},
         "'at' must be seconds since 1970 (got inf).",
@@ -192,8 +198,8 @@ async def test_there_is_room_for_so_many(store: Store, second: Store) -> None:
     )
     refused = [each for each in found if isinstance(each, BaseException)]
     assert [str(each) for each in refused] == [
-        "500 notices of the project 'default' wait to be told: there is no room for more. "
-        "Dismiss some, or ask something: a run tells what is due."
+        "the project 'default' has 500 undelivered notices, which is the limit. "
+        "Dismiss some, or ask a question: a run delivers the notices that are due."
     ] * 4
     waiting = await pending(store)
     assert len(waiting) == MAX_PENDING

@@ -30,7 +30,7 @@ VALUES = {
     "m": {},
 }
 FULL = {f"key {number:04}": number for number in range(MAX_KEYS)}
-NO_ROOM = "the pack 'p' keeps 1,000 keys at most for a user. Forget some: put them as None."
+NO_ROOM = "the pack 'p' may store at most 1,000 keys per user. Delete some: set them to None."
 
 
 async def test_values_are_kept_by_user_and_pack(store: Store) -> None:
@@ -100,19 +100,19 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
         "ada",
         "p",
         {"k": {1}},
-        "the value of 'k' cannot be written as JSON: {1} is neither text, number, list nor map.",
+        "the value of 'k' cannot be encoded as JSON: {1} is neither text, number, list nor map.",
     ),
     (
         "ada",
         "p",
         {"k": [math.nan]},
-        "the value of 'k' cannot be written as JSON: nan is neither text, number, list nor map.",
+        "the value of 'k' cannot be encoded as JSON: nan is neither text, number, list nor map.",
     ),
     (
         "ada",
         "p",
         {"k": {1: 2}},
-        "the value of 'k' cannot be written as JSON: the key 1 of a map is no text.",
+        "the value of 'k' cannot be encoded as JSON: the key 1 of a map is not a text.",
     ),
     ("ada", "p", {"k": nested(100_000)}, "the value of 'k' is nested too deeply."),
 ]
@@ -212,7 +212,7 @@ async def test_a_full_pack_harms_no_run(
     with caplog.at_level(logging.WARNING, logger="dodona.store.notifications.pack_state"):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
-        "the pack 'p' keeps 1000 keys for a user already; not kept: b, new"
+        "the pack 'p' already stores 1000 keys for a user; dropped: b, new"
     ]
     kept = (await store.pack_state.all("ada"))["p"]
     assert (kept["a"], kept["key 0001"], len(kept)) == (1, "changed", MAX_KEYS)

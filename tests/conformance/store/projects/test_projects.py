@@ -69,7 +69,7 @@ async def test_projects_are_listed_by_age(projects: Projects) -> None:
 async def test_names_are_unique_to_a_user(projects: Projects) -> None:
     first = await projects.create(Project("ada", "wald", vault_path="/a"))
     await projects.create(Project("bob", "wald"))
-    with pytest.raises(BadRequest, match="there is a project wald already"):
+    with pytest.raises(BadRequest, match="the project wald already exists"):
         await projects.create(Project("ada", "wald", vault_path="/b"))
     assert await projects.get("ada", "wald") == first
 
@@ -77,7 +77,7 @@ async def test_names_are_unique_to_a_user(projects: Projects) -> None:
 @pytest.mark.parametrize("id_", ["", "..", ".hidden", "a/b", "a b", "a\0", "ä", "x" * 65, "a\n"])
 async def test_what_is_no_name(projects: Projects, id_: str) -> None:
     """Names are seen in addresses, and become names of folders."""
-    with pytest.raises(BadRequest, match="is no name for a project"):
+    with pytest.raises(BadRequest, match="is not a valid project name"):
         await projects.create(Project("ada", id_))
 
 

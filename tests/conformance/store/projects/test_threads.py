@@ -123,8 +123,8 @@ LONG = "x" * 20_000
         *(
             (
                 change,
-                "an entry belongs to one thread. "
-                "Give thread_id, or the title of a thread that is there or to be begun.",
+                "an entry needs exactly one thread. "
+                "Give thread_id, or the title of an existing or new thread.",
             )
             for change in ({"title": " \t"}, {"title": ""}, {"thread_id": 1})
         ),

@@ -194,7 +194,7 @@ async def test_an_effect_that_was_cut_fails_as_unknown(store: Store, talk: Conve
     assert cast.calls == {}
     assert outcome.error == {
         "code": "outcome_unknown",
-        "message": "the process stopped while this was being done: its outcome is unknown.",
+        "message": "the process stopped during this step: its outcome is unknown.",
         "hint": "Verify before repeating it.",
     }
 
@@ -266,8 +266,8 @@ async def test_a_run_cut_at_any_step_ends_as_if_it_had_not_been(
 # -- another request -------------------------------------------------------------------------------
 
 BEGUN_WITH_ANOTHER = (
-    "step {} was begun with another request, and must not be done twice. "
-    "Did the tree or its inputs change under the run? It cannot be resumed."
+    "step {} started with a different request before, and must not run twice. "
+    "The tree or its inputs have changed: this run cannot be resumed."
 )
 
 
@@ -565,8 +565,8 @@ async def test_what_would_come_back_as_something_else_is_refused(
     cast.leaves = {"pay": lambda bb: bb.__setitem__("found", value)}
     with pytest.raises(TreeError) as refused:
         await played(store, await asked(store, talk), "(sequence loop (pay))", cast=cast)
-    assert str(refused.value).startswith("what leaf 'pay' left at loop/pay cannot be kept: ")
-    assert refused.value.hint == "Steps write texts, numbers, lists and maps."
+    assert str(refused.value).startswith("the output of leaf 'pay' at loop/pay cannot be stored: ")
+    assert refused.value.hint == "Steps may write texts, numbers, lists and maps."
 
 
 KEPT = [None, True, 0, -1, 2**60, 1.5, 1e300, "", 'ü\n"\\', "a\u2028b", [], {}, [[{"a": [None]}]]]
@@ -613,7 +613,7 @@ async def test_payloads_expire_and_messages_stay(store: Store, talk: Conversatio
     with pytest.raises(StoreError) as gone:
         await Cast().run(replay, "(sequence (pay) (put))")
     assert str(gone.value) == (
-        "what step pay left has expired. Runs that ended so long ago cannot be replayed."
+        "the result of step pay has expired. Runs that ended so long ago cannot be replayed."
     )
 
 
@@ -870,7 +870,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
         with pytest.raises(RunFenced) as refused:
             await call(what)
         assert str(refused.value) == (
-            f"this process leaves run {claim.run_id}: it goes on elsewhere."
+            f"this process has released run {claim.run_id}: another one may continue it."
         )
     assert await kept_steps(store) == {"kept": "started"}
     store.runs.release(claim)

@@ -227,7 +227,7 @@ async def test_a_waiting_run_keeps_its_lane(
     claim = await asked(store, talk)
     later = await store.runs.accept("ada", talk.id, said("next"))
     await store.runs.mark_waiting(claim)
-    busy = LaneBusy(claim.run_id, RunStatus.WAITING, None, "a person who was asked")
+    busy = LaneBusy(claim.run_id, RunStatus.WAITING, None, "a pending approval")
     assert await next_of(store, talk.id) == busy
     assert await next_of(second, talk.id, waking=later.id) == busy
 
@@ -312,7 +312,7 @@ async def test_a_zombie_cannot_write(
     with pytest.raises(RunFenced) as fenced:
         await write(store, zombie)
     assert str(fenced.value) == (
-        f"run {zombie.run_id} is no longer ours: attempt 1 of it has ended or was taken over."
+        f"this process no longer owns run {zombie.run_id}: attempt 1 has ended or was taken over."
     )
     assert [await rows_of(store, table) for table in KEPT] == before
     if not is_over:

@@ -376,7 +376,9 @@ async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
     await exchanged(store, "two")
     run = await driven(store, "three", parent_id=first)
     ended = await answered(store, run)
-    after = await driven(store, "four", cached_window=CachedWindow(run.claim.run_id, ended.updated_at))
+    after = await driven(
+        store, "four", cached_window=CachedWindow(run.claim.run_id, ended.updated_at)
+    )
     assert words(after) == ["one", "on one", "two", "on two"]
 
 

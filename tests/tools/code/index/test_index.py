@@ -13,10 +13,10 @@ from dodona.tools.code.index.index import CodeIndex
 from tests.tools.code.repository import Repository
 
 EXAMPLE = "Give a path as search_code returns it, such as 'src/main.py'."
-OUT = f"leads out of the code. {EXAMPLE}"
-ODD = f"holds characters that no path may have. {EXAMPLE}"
-NO_PATH = f"is no path of a file. {EXAMPLE}"
-HIDDEN = "is hidden, and so no part of the code."
+OUT = f"leads out of the code folder. {EXAMPLE}"
+ODD = f"contains characters that are not allowed in a path. {EXAMPLE}"
+NO_PATH = f"is not a valid file path. {EXAMPLE}"
+HIDDEN = "is hidden and therefore not indexed."
 
 
 @pytest.fixture
@@ -82,16 +82,16 @@ WRONG = [
     ("src/\udc80.py", ToolRetry, f"'src/\ufffd.py' {ODD}"),
     (".env", AccessDenied, f"'.env' {HIDDEN}"),
     ("src/.git/config", AccessDenied, f"'src/.git/config' {HIDDEN}"),
-    ("secret/key.py", AccessDenied, "'secret/key.py' is ignored, and so no part of the code."),
+    ("secret/key.py", AccessDenied, "'secret/key.py' is ignored and therefore not indexed."),
     ("link.py", AccessDenied, "'link.py' cannot be read: Too many levels of symbolic links."),
-    ("folder/p.py", ToolRetry, "there is no file 'folder/p.py'. Search the code for it."),
+    ("folder/p.py", ToolRetry, "there is no file 'folder/p.py'. Use search_code to find it."),
     ("circle/main.py", ToolRetry, "there is no file 'circle/main.py'. Did you mean 'src/main.py'?"),
-    ("pipe.py", ToolRetry, "there is no file 'pipe.py'. Search the code for it."),
-    ("src", ToolRetry, "there is no file 'src'. Search the code for it."),
+    ("pipe.py", ToolRetry, "there is no file 'pipe.py'. Use search_code to find it."),
+    ("src", ToolRetry, "there is no file 'src'. Use search_code to find it."),
     ("src/main.py/x", ToolRetry, "there is no file 'src/main.py/x'. Did you mean 'src/main.py'?"),
     ("main.py", ToolRetry, "there is no file 'main.py'. Did you mean 'src/main.py'?"),
     ("src/mian.py", ToolRetry, "there is no file 'src/mian.py'. Did you mean 'src/main.py'?"),
-    ("src/large.py", ToolRetry, "'src/large.py' is larger than 97 KB, and so no part of the code."),
+    ("src/large.py", ToolRetry, "'src/large.py' is larger than 97 KB and therefore not indexed."),
     ("src/data.bin", ToolRetry, "'src/data.bin' is not text."),
     ("", ToolRetry, f"'' {NO_PATH}"),
     (".", ToolRetry, f"'.' {NO_PATH}"),
@@ -124,9 +124,9 @@ def test_versions_of_what_is_there(shelf: Repository) -> None:
 def test_lines_that_are_not_there(shelf: Repository) -> None:
     """It is told which are."""
     for lines, text in (
-        ((0, None), "'src/main.py' has lines 1 to 3, and no line 0."),
-        ((4, None), "'src/main.py' has lines 1 to 3, and no line 4."),
-        ((3, 2), "the last line (2) comes before the first (3)."),
+        ((0, None), "'src/main.py' has lines 1 to 3; there is no line 0."),
+        ((4, None), "'src/main.py' has lines 1 to 3; there is no line 4."),
+        ((3, 2), "the last line (2) is before the first line (3)."),
     ):
         with pytest.raises(ToolRetry) as caught:
             shelf.index.read("src/main.py", *lines)
@@ -144,9 +144,9 @@ def test_paths_where_there_are_several_folders(tmp_path: Path) -> None:
     index.refresh()
     assert index.read("web/a.py", 1, None).text == "web"
     wrong = {
-        "a.py": "'a.py' is in no folder of the code. They are: api/, web/",
-        "web": "'web' is in no folder of the code. They are: api/, web/",
-        "api/../web/a.py": f"'api/../web/a.py' leads out of the code. {EXAMPLE}",
+        "a.py": "'a.py' is not in a code folder. Folders: api/, web/",
+        "web": "'web' is not in a code folder. Folders: api/, web/",
+        "api/../web/a.py": f"'api/../web/a.py' leads out of the code folder. {EXAMPLE}",
     }
     for path, text in wrong.items():
         with pytest.raises(DodonaError) as caught:

@@ -156,15 +156,15 @@ def test_an_interrupted_index_goes_on(code: Repository) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.index.index import Index
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.index.index import CodeIndex
 
 def tell(now):
     print(now.done, flush=True)
     if now.done:
         sys.stdin.read()  # until we are killed
 
-Index(Folders([Path(sys.argv[1])]), Path(sys.argv[2]), max_bytes=100_000).refresh(tell)
+CodeIndex(CodeFolders([Path(sys.argv[1])]), Path(sys.argv[2]), max_bytes=100_000).refresh(tell)
 """
 
 

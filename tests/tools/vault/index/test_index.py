@@ -221,7 +221,7 @@ def test_the_database_of_another_program_is_left_alone(notes: Notes) -> None:
         db.execute("CREATE TABLE diary (text)")
     db.close()
     before = notes.file.read_bytes()
-    with pytest.raises(ToolFailed, match="another program's database"):
+    with pytest.raises(ToolFailed, match="a database of another program"):
         notes.found("oak")
     assert notes.file.read_bytes() == before
 

@@ -90,6 +90,6 @@ def test_edits_of_a_text_that_was_changed_since() -> None:
 def test_a_name_that_no_link_can_have() -> None:
     """The move is refused before anything is done."""
     renaming = NoteRename.from_paths(PATHS, "old/Note.md", "new/C#.md")
-    with pytest.raises(ToolRetry, match=r"no link can name 'new/C#\.md'"):
+    with pytest.raises(ToolRetry, match=r"a link cannot refer to 'new/C#\.md'"):
         renaming.find_edits("[[Note]]", "x.md", LinkHints())
     assert renaming.find_edits("no link", "x.md", LinkHints()) == []

@@ -100,19 +100,19 @@ def test_what_was_not_seen_is_not_replaced(root: Path) -> None:
     with pytest.raises(Conflict) as caught:
         write_file(root, PLAN, text="mine", version=version_of(b"an old plan"))
     assert str(caught.value) == (
-        f"the note 'notes/plan.md' was changed meanwhile: its version is {now}. "
-        "Read it again, and give that version with what you make of it."
+        f"the note 'notes/plan.md' has changed: its version is {now}. "
+        "Read it again, then write your changes with that version."
     )
-    with pytest.raises(Conflict, match=f"is there already: its version is {now}"):
+    with pytest.raises(Conflict, match=f"already exists: its version is {now}"):
         write_file(root, PLAN, text="mine", version="")
-    with pytest.raises(Conflict, match=r"'gone\.md' is gone\. To make it anew"):
+    with pytest.raises(Conflict, match=r"'gone\.md' is gone\. To create it again"):
         write_file(root, ("gone.md",), text="mine", version=now)
     (root / "latin.md").write_bytes(b"Gr\xf6\xdfe")
-    with pytest.raises(AccessDenied, match="is not in UTF-8, and stays as it is"):
+    with pytest.raises(AccessDenied, match="is not UTF-8, so it cannot be replaced"):
         write_file(root, ("latin.md",), text="x", version=version_of(b"Gr\xf6\xdfe"))
     (root / "huge.md").write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     huge = read_file(root, ("huge.md",))
-    with pytest.raises(AccessDenied, match="longer than what can be read of it"):
+    with pytest.raises(AccessDenied, match="too long to be read in full"):
         write_file(root, ("huge.md",), text="x", version=huge.version)
     with pytest.raises(ToolRetry, match="half a character"):
         write_file(root, ("half.md",), text="\ud800", version="")
@@ -181,7 +181,7 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path) -> None:
     (root / "notes" / "plan.md").chmod(0o444)
     with pytest.raises(AccessDenied, match=r"'notes/plan\.md' is read-only"):
         write_file(root, PLAN, text="changed", version=version_of(b"the plan"))
-    with pytest.raises(ToolRetry, match=r"1,000,001 bytes, and a note at most 1,000,000"):
+    with pytest.raises(ToolRetry, match=r"1,000,001 bytes; a note can have at most 1,000,000"):
         write_file(root, ("big.md",), text="x" * (MAX_NOTE_BYTES + 1), version="")
     with pytest.raises(OSError, match="File name too long"):
         write_file(root, ("x" * 300 + ".md",), text="x", version="")
@@ -354,7 +354,7 @@ def test_a_vault_that_is_not_there_says_whom_to_ask(root: Path) -> None:
         read_file(root / "nothing", ("a.md",))
     assert str(caught.value) == (
         "the vault's folder cannot be opened: No such file or directory. "
-        "Whoever runs Dodona must look at [vault] path."
+        "The operator must check [vault] path."
     )
 
 

@@ -1,1 +1,1 @@
-"""Checks of the configuration that concern more than one setting."""
+"""Validation rules that concern more than one setting."""

@@ -1,4 +1,4 @@
-"""What the settings of agents demand of each other, of the tools that there are, and of files."""
+"""Validates agents and bindings: names, providers, tools and soul files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.app.agents.souls import read_soul
-from dodona.app.config import shape as schema
+from dodona.app.config import shape
 from dodona.app.config.errors import (
     check_secret_destination,
     ineffective_setting,
@@ -28,17 +28,17 @@ _IGNORED_KEYS = {
 
 
 def agent_names(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """The agents that these settings define, the default one first."""
+    """Return the names of all configured agents, the default agent first."""
     agent, others = table.get("agent"), table.get("agents")
-    id_ = agent.get("id") if schema.is_table(agent) else None
-    names = others if schema.is_table(others) else ()
+    id_ = agent.get("id") if shape.is_table(agent) else None
+    names = others if shape.is_table(others) else ()
     return (id_ if isinstance(id_, str) else DEFAULT_AGENT, *names)
 
 
 def validate_agents(
     table: Mapping[str, Any], origins: SettingOrigins, extra_tools: Collection[str]
 ) -> Iterator[ConfigError]:
-    """Every rule that agents break; `extra_tools` are there beside the shipped ones."""
+    """Yield all errors in agents. `extra_tools` exist in addition to the built-in tools."""
     yield from _check_names(table, origins)
     for path, agent in _iter_agents(table):
         yield from _check_provider(path, agent, origins)
@@ -48,34 +48,34 @@ def validate_agents(
 
 
 def _iter_agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
-    named = table.get("agents")
+    others = table.get("agents")
     roots: dict[KeyPath, Any] = {("agent",): table.get("agent")}
-    if schema.is_table(named):
-        roots |= {("agents", name): agent for name, agent in named.items()}
-    for root, table_of_root in roots.items():
-        path, agent = root, table_of_root
-        while schema.is_table(agent):
+    if shape.is_table(others):
+        roots |= {("agents", name): agent for name, agent in others.items()}
+    for root_path, root in roots.items():
+        path, agent = root_path, root
+        while shape.is_table(agent):
             yield path, agent
             path, agent = (*path, "fallback"), agent.get("fallback")
 
 
 def _check_names(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
-    """One name, one agent: session keys and records know them by nothing else."""
+    """Yield an error for each duplicate name: session keys and records contain only the name."""
     default, *others = agent_names(table)
     if default in SUBAGENTS:
         yield validation_errors(origins).invalid_value(
-            ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another."
+            ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another name."
         )
     for name in others:
         if name == default:
             yield validation_errors(origins).invalid_value(
                 ("agents", name),
-                "has the name of the default agent",
-                hint="Set it up in [agent], or choose another name.",
+                "has the same name as the default agent",
+                hint="Configure the default agent in [agent], or choose another name.",
             )
         elif name in SUBAGENTS:
             yield validation_errors(origins).invalid_value(
-                ("agents", name), "is the name of a subagent", hint="Choose another."
+                ("agents", name), "is the name of a subagent", hint="Choose another name."
             )
 
 
@@ -89,11 +89,10 @@ def _check_provider(
     if not isinstance(provider, str):
         yield from _check_missing_provider(path, agent, origins)
         return
-    need = _REQUIRED_KEY.get(provider)
-    if need and need not in agent:
-        by = (*path, "provider")
+    required = _REQUIRED_KEY.get(provider)
+    if required and required not in agent:
         yield validation_errors(origins).missing_key(
-            (*path, need), f"{provider} needs it", required_by=by
+            (*path, required), f"{provider} requires it", required_by=(*path, "provider")
         )
     for key in _IGNORED_KEYS.get(provider, ()):
         if key in agent:
@@ -111,10 +110,10 @@ def _check_missing_provider(
     path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
     if "provider" in agent:
-        return  # it is no text: that is told already
+        return  # not a string, which the settings model already reports
     if path[-1] == "fallback":
         yield validation_errors(origins).missing_key(
-            (*path, "provider"), "a fallback is never chosen"
+            (*path, "provider"), "a fallback has no automatic provider"
         )
     for key in ("api_key", "base_url"):
         if key in agent and path[-1] != "fallback":
@@ -126,7 +125,7 @@ def _check_missing_provider(
 
 
 def _model_name(agent: Mapping[str, Any]) -> str:
-    """The language model that will be asked, as far as it is known now."""
+    """Return the name of the language model, or "" if it is not known before startup."""
     provider, model = agent.get("provider"), agent.get("model")
     if provider is not None and (not isinstance(provider, str) or provider in _IGNORED_KEYS):
         return ""
@@ -138,60 +137,60 @@ def _model_name(agent: Mapping[str, Any]) -> str:
 def _check_max_tokens(
     path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
-    """A model refuses a request for more than it can write."""
-    wanted, model = agent.get("max_tokens"), _model_name(agent)
-    if not model or type(wanted) is not int:
+    """Yield an error if max_tokens exceeds the model's limit: the provider would reject it."""
+    max_tokens, model = agent.get("max_tokens"), _model_name(agent)
+    if not model or type(max_tokens) is not int:
         return
-    known = model_facts(model)
-    whole = known.context_size if known.source != "default" else None
-    most = known.max_output or whole
-    if most is not None and wanted > most:
-        what = "the longest answer of" if known.max_output else "all that fits into"
+    facts = model_facts(model)
+    context_size = facts.context_size if facts.source != "default" else None
+    limit = facts.max_output or context_size
+    if limit is not None and max_tokens > limit:
+        reason = "the maximum output of" if facts.max_output else "the context window of"
         yield validation_errors(origins).invalid_value(
-            (*path, "max_tokens"), f"must be <= {most}, {what} {model[:80]}", got=wanted
+            (*path, "max_tokens"), f"must be <= {limit}, {reason} {model[:80]}", got=max_tokens
         )
 
 
-# -- what else an agent has --------------------------------------------------------------------
+# -- tools, souls and bindings -----------------------------------------------------------------
 
 
 def _check_tools(
     path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins, extra_tools: Collection[str]
 ) -> Iterator[ConfigError]:
-    wanted = agent.get("tools")
-    if not isinstance(wanted, list) or not wanted:
+    tools = agent.get("tools")
+    if not isinstance(tools, list) or not tools:
         return
-    # Only who names tools waits until they are imported.
+    # Importing the tools is slow: do it only if the setting is used.
     from dodona.tools.names import BUILTIN_TOOL_NAMES  # noqa: PLC0415
 
-    known = {
+    available = {
         *BUILTIN_TOOL_NAMES,
         *extra_tools,
         *(each.delegation_tool.name for each in SUBAGENTS.values()),
     }
-    for place, name in enumerate(cast("list[Any]", wanted)):
-        if isinstance(name, str) and name and name not in known:
+    for index, name in enumerate(cast("list[Any]", tools)):
+        if isinstance(name, str) and name and name not in available:
             yield validation_errors(origins).invalid_value(
-                (*path, "tools", place),
-                "is no tool",
+                (*path, "tools", index),
+                "is not a known tool",
                 got=name,
-                hint=did_you_mean(name, known) or f"Tools are {', '.join(sorted(known))}.",
+                hint=did_you_mean(name, available) or f"Tools: {', '.join(sorted(available))}.",
             )
 
 
 def _check_soul(
     path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
-    where = (*path, "soul_path")
-    named = agent.get("soul_path")
-    if not isinstance(named, str) or not named or "fallback" in path:
+    key = (*path, "soul_path")
+    soul_path = agent.get("soul_path")
+    if not isinstance(soul_path, str) or not soul_path or "fallback" in path:
         return
     try:
-        read_soul(origins.resolve(named, where))
+        read_soul(origins.resolve(soul_path, key))
     except ConfigError as error:
         reason = error.message.removesuffix(".").removeprefix("the soul cannot be used: ")
         yield validation_errors(origins).invalid_value(
-            where, f"names no soul: {reason}", got=named, hint=error.hint
+            key, f"is not a usable soul file: {reason}", got=soul_path, hint=error.hint
         )
 
 
@@ -199,25 +198,26 @@ MATCH_KEYS: Final = ("channel", "account_id", "peer_id", "guild_id", "team_id")
 
 
 def validate_bindings(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
+    """Yield an error for each binding to an unknown agent, or without a key to match."""
     bindings = table.get("bindings")
     if not isinstance(bindings, list):
         return
     names = agent_names(table)
-    known = frozenset(names)
-    for place, binding in enumerate(cast("list[Any]", bindings)):
-        if not schema.is_table(binding):
+    name_set = frozenset(names)
+    for index, binding in enumerate(cast("list[Any]", bindings)):
+        if not shape.is_table(binding):
             continue
         agent = binding.get("agent_id")
-        if isinstance(agent, str) and agent and agent not in known:
+        if isinstance(agent, str) and agent and agent not in name_set:
             yield validation_errors(origins).invalid_value(
-                ("bindings", place, "agent_id"),
-                "names no agent",
+                ("bindings", index, "agent_id"),
+                "is not a configured agent",
                 got=agent,
-                hint=did_you_mean(agent, names) or f"Agents are {', '.join(names)}.",
+                hint=did_you_mean(agent, names) or f"Agents: {', '.join(names)}.",
             )
         if not any(key in binding for key in MATCH_KEYS):
             yield validation_errors(origins).invalid_value(
-                ("bindings", place),
-                "matches everybody, as the default agent does",
+                ("bindings", index),
+                "matches all messages, like the default agent",
                 hint=f"Set one of {', '.join(MATCH_KEYS)}.",
             )

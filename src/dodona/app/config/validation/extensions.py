@@ -1,4 +1,4 @@
-"""What `[[plugins]]` and `[mcp.NAME]` demand."""
+"""Validates `[[plugins]]` and `[mcp.NAME]`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from dodona.app.config import shape as schema
+from dodona.app.config import shape
 from dodona.app.config.errors import (
     check_secret_destination,
     ineffective_setting,
@@ -23,42 +23,43 @@ _SOURCE_PREFIXES = ("env:", "file:")
 
 
 def plugin_names(table: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """The plugins that have a name, each with its place."""
+    """Yield the index and name of each plugin that has a name."""
     plugins = table.get("plugins")
-    for place, plugin in enumerate(cast("list[Any]", plugins) if isinstance(plugins, list) else ()):
-        name = plugin.get("name") if schema.is_table(plugin) else None
+    for index, plugin in enumerate(cast("list[Any]", plugins) if isinstance(plugins, list) else ()):
+        name = plugin.get("name") if shape.is_table(plugin) else None
         if isinstance(name, str):
-            yield place, name
+            yield index, name
 
 
 def validate_plugins(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
-    named = list(plugin_names(table))
-    if not named:
+    """Yield an error for each plugin name that is already in use."""
+    names = list(plugin_names(table))
+    if not names:
         return
-    # Only who has plugins waits until the tools are imported.
+    # Importing the tools is slow: do it only if there are plugins.
     from dodona.tools.names import BUILTIN_TOOL_NAMES  # noqa: PLC0415
 
     first: dict[str, int] = {}
-    for place, name in named:
-        path = ("plugins", place, "name")
+    for index, name in names:
+        path = ("plugins", index, "name")
         if name in BUILTIN_TOOL_NAMES:
             yield validation_errors(origins).invalid_value(
-                path, "is the name of a tool that comes with Dodona", got=name,
-                hint="Choose another.",
-            )  # fmt: skip
-        elif first.setdefault(name, place) != place:
+                path, "is the name of a built-in tool", got=name, hint="Choose another name."
+            )
+        elif first.setdefault(name, index) != index:
             yield validation_errors(origins).invalid_value(
                 path,
-                f"is taken: plugins[{first[name]}] has the same",
+                f"is already used by plugins[{first[name]}]",
                 got=name,
-                hint="Choose another, or remove one of them.",
+                hint="Choose another name, or remove one of the plugins.",
             )
 
 
 def validate_mcp(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
+    """Yield the errors of all MCP servers."""
     servers = table.get("mcp")
-    for name, server in servers.items() if schema.is_table(servers) else ():
-        if schema.is_table(server):
+    for name, server in servers.items() if shape.is_table(servers) else ():
+        if shape.is_table(server):
             yield from _check_server(("mcp", name), server, origins)
 
 
@@ -66,8 +67,8 @@ def _check_server(
     path: KeyPath, server: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
     if ("url" in server) == ("command" in server):
-        has = "has both url and command" if "url" in server else "has neither url nor command"
-        yield validation_errors(origins).invalid_value(path, has, hint="Set one of them.")
+        message = "has both url and command" if "url" in server else "has neither url nor command"
+        yield validation_errors(origins).invalid_value(path, message, hint="Set one of them.")
     elif "url" in server:
         yield from (
             ineffective_setting((*path, key), "url", origins)
@@ -90,8 +91,8 @@ def _check_server(
 
 
 def _check_secrets(path: KeyPath, texts: Any, origins: SettingOrigins) -> Iterator[ConfigError]:
-    """What is called a key is one, whatever it looks like."""
-    for name, text in texts.items() if schema.is_table(texts) else ():
+    """Yield an error for each literal value whose name says it is a secret."""
+    for name, text in texts.items() if shape.is_table(texts) else ():
         if (
             isinstance(text, str)
             and _SECRET_NAME.search(name)
@@ -100,12 +101,12 @@ def _check_secrets(path: KeyPath, texts: Any, origins: SettingOrigins) -> Iterat
             yield validation_errors(origins).invalid_value(
                 (*path, name),
                 'must be "env:NAME" or "file:PATH", never the secret itself',
-                hint="The file says where the secret is.",
+                hint="The config file only says where to find the secret.",
             )
 
 
 def _has_secret_source(texts: Any) -> bool:
-    values = texts.values() if schema.is_table(texts) else ()
+    values = texts.values() if shape.is_table(texts) else ()
     return any(isinstance(text, str) and text.startswith(_SOURCE_PREFIXES) for text in values)
 
 
@@ -116,8 +117,8 @@ def unused_sections(settings: Settings, origins: SettingOrigins) -> Iterator[str
     """Yield a warning for each configured section that has no effect yet."""
     for name in _UNUSED_SECTIONS:
         entries = getattr(settings, name)
-        is_list = schema.is_list_of_sections((name,))
+        is_list = shape.is_list_of_sections((name,))
         paths: Sequence[KeyPath] = [(name,)] if is_list else [(name, key) for key in entries]
         for path in paths if entries else ():
-            title = f"[[{name}]]" if is_list else f"[{schema.dotted_key(path)}]"
-            yield f"{origins.nearest(path)}: nothing uses {title} yet."
+            title = f"[[{name}]]" if is_list else f"[{shape.dotted_key(path)}]"
+            yield f"{origins.nearest(path)}: {title} has no effect yet."

@@ -1,6 +1,6 @@
-"""What settings demand of each other, beyond what each must be by itself.
+"""Validates settings against each other.
 
-The rules look at what was written, not at the checked settings: one mistake hides no other.
+The rules check the raw table, not the parsed settings, so one error does not hide another.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from dodona.app.config import shape as schema
+from dodona.app.config import shape
 from dodona.app.config.errors import (
     check_secret_destination,
     ineffective_setting,
@@ -24,25 +24,25 @@ from dodona.documents.toml_lines import KeyPath
 _POSTGRES = ("postgresql", "postgres")
 _SCHEMES = ("sqlite", *_POSTGRES)
 _IN_MEMORY = re.compile(r"/*(:memory:.*)?")
-# Also as a parameter, which libpq takes too. The environment is where secrets may be.
+# Also as a query parameter, which libpq supports. Only the environment may contain passwords.
 _PASSWORD = re.compile(r"[^/?]*:[^/?]*@|.*[?&]password=", re.DOTALL)
 _PASSWORD_HINT = (
-    'Take it out and add: password = "env:PGPASSWORD"; or put the whole address into the '
-    "environment as DODONA_STORE__URL."
+    'Remove it and add: password = "env:PGPASSWORD". Or set the whole URL in the environment as '
+    "DODONA_STORE__URL."
 )
 
 
 def validate_settings(
     table: Mapping[str, Any], origins: SettingOrigins, extra_tools: Iterable[str] = ()
 ) -> Iterator[ConfigError]:
-    """Every rule that these settings break; `tools` are there beside the shipped ones."""
+    """Yield all errors. `extra_tools` exist in addition to the built-in tools."""
     plugins = [name for _, name in plugin_names(table)]
     yield from validate_agents(table, origins, (*plugins, *extra_tools))
     yield from validate_bindings(table, origins)
     yield from validate_plugins(table, origins)
     yield from validate_mcp(table, origins)
     store = table.get("store")
-    if schema.is_table(store):
+    if shape.is_table(store):
         yield from _check_store(store, origins)
     yield from _check_nul((), table, origins)
 
@@ -61,11 +61,11 @@ def _check_store(store: Mapping[str, Any], origins: SettingOrigins) -> Iterator[
         )
     elif url and is_file and _IN_MEMORY.fullmatch(rest if separator else url):
         yield validation_errors(origins).invalid_value(
-            path, "must name a file", hint="What is only in memory is lost."
+            path, "must be a file", hint="A database in memory is lost when Dodona stops."
         )
     elif not is_file and path not in origins.variables and _PASSWORD.match(rest):
         yield validation_errors(origins).invalid_value(
-            path, "must not hold a password", hint=_PASSWORD_HINT
+            path, "must not contain a password", hint=_PASSWORD_HINT
         )
     elif not is_file and "password" in store and origins.is_untrusted(path):
         yield from check_secret_destination(("store", "password"), url, origins)
@@ -74,14 +74,14 @@ def _check_store(store: Mapping[str, Any], origins: SettingOrigins) -> Iterator[
 
 
 def _check_nul(path: KeyPath, value: Any, origins: SettingOrigins) -> Iterator[ConfigError]:
-    """The system takes no text with a NUL in it, and every text may get there."""
-    if schema.is_table(value):
-        for name, below in value.items():
-            yield from _check_nul((*path, name), below, origins)
+    """Reject NUL in any text, because each may reach a system call, which does not accept it."""
+    if shape.is_table(value):
+        for name, child in value.items():
+            yield from _check_nul((*path, name), child, origins)
     elif isinstance(value, list):
-        for place, below in enumerate(cast("list[Any]", value)):
-            yield from _check_nul((*path, place), below, origins)
+        for index, child in enumerate(cast("list[Any]", value)):
+            yield from _check_nul((*path, index), child, origins)
     elif isinstance(value, str) and "\0" in value:
         yield validation_errors(origins).invalid_value(
-            path, "must not hold a NUL character", hint="Remove it."
+            path, "must not contain a NUL character", hint="Remove it."
         )

@@ -1,1 +1,1 @@
-"""Commands to ask, and to look at conversations and runs."""
+"""Commands that ask questions and show conversations and runs."""

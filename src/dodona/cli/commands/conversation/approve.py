@@ -1,6 +1,6 @@
-"""`dodona approve`: the calls that wait for a person, and the decision about one.
+"""`dodona approve`: list pending tool calls, and approve or deny one.
 
-It works on the store, beside a gateway whose run waits: that goes on within a second.
+It writes to the store. A run that waits in a gateway continues within a second.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ from dodona.store.store import Store
 
 
 def approve(
-    run: Annotated[int | None, Parameter(name="RUN", help="The number of a run.")] = None,
-    call: Annotated[str | None, Parameter(name="CALL", help="The id of its call.")] = None,
+    run: Annotated[int | None, Parameter(name="RUN", help="Run ID.")] = None,
+    call: Annotated[str | None, Parameter(name="CALL", help="Call ID.")] = None,
     /,
     *,
     deny: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Refuse it instead.")
+        bool, Parameter(negative="", show_default=False, help="Deny the call.")
     ] = False,
-    note: Annotated[str, Parameter(help="What the model is told of a refusal.")] = "",
+    note: Annotated[
+        str, Parameter(show_default=False, help="Reason for the denial, shown to the model.")
+    ] = "",
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List the calls that wait for you; with RUN and CALL, allow one or refuse it.
-
-    When only one call of a run waits, RUN is enough.
-    """
+    """List pending tool calls; with RUN and CALL, approve or deny one."""
     if run is None and (deny or note):
-        raise BadRequest("say which call.", hint="List them with: dodona approve")
+        raise BadRequest("RUN is missing.", hint="List pending calls with: dodona approve")
     loaded = load_config_quietly(config, redactor)
     if run is None:
         _print_pending(asyncio.run(_load_pending(loaded, redactor)), redactor, as_json=json)
@@ -52,17 +51,17 @@ def approve(
     if json:
         print_json(redactor.scrub_all(decided))
     else:
-        said = f"{decided['tool']} of run {run} is {decided['decision']}."
-        print_text(redactor.scrub(strip_control_chars(said)))
+        line = f"{decided['tool']} of run {run} is {decided['decision']}."
+        print_text(redactor.scrub(strip_control_chars(line)))
 
 
 def _print_pending(pending: list[dict[str, Any]], redactor: Redactor, *, as_json: bool) -> None:
     if as_json:
         print_json(redactor.scrub_all({"approvals": pending}))
     elif not pending:
-        print_text("Nothing waits for you.")
+        print_text("No pending approvals.")
     else:
-        heading = ("run", "call", "tool", "until", "arguments", "reason")
+        heading = ("run", "call", "tool", "expires", "arguments", "reason")
         rows = [
             (
                 str(each["run_id"]),
@@ -93,8 +92,8 @@ async def _decide(
 ) -> dict[str, Any]:
     async with open_store(config, redactor) as store:
         views = _views(store)
-        which = call or _only_pending_call(await views.pending(LOCAL_USER), run)
-        return await views.decide(LOCAL_USER, run, which, approved=approved, note=note)
+        call_id = call or _only_pending_call(await views.pending(LOCAL_USER), run)
+        return await views.decide(LOCAL_USER, run, call_id, approved=approved, note=note)
 
 
 def _views(store: Store) -> ApprovalViews:
@@ -102,9 +101,9 @@ def _views(store: Store) -> ApprovalViews:
 
 
 def _only_pending_call(pending: list[dict[str, Any]], run: int) -> str:
-    """The call of a run that waits, if there is one and no other."""
+    """Return the only pending call of a run; raise if there are none or several."""
     calls = [each["call"] for each in pending if each["run_id"] == run]
     if len(calls) != 1:
-        told = f"{len(calls)} calls of run {run} wait." if calls else f"no call of run {run} waits."
-        raise BadRequest(told, hint="List them with: dodona approve")
+        count = f"{len(calls)} pending calls" if calls else "no pending calls"
+        raise BadRequest(f"run {run} has {count}.", hint="List pending calls with: dodona approve")
     return calls[0]

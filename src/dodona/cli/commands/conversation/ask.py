@@ -1,4 +1,4 @@
-"""`dodona ask`: one question, answered as it comes."""
+"""`dodona ask`: ask one question and stream the answer."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ from dodona.net.redactor import Redactor
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
 
 ProjectName = Annotated[
-    str | None, Parameter(help="The project; by default the one that this folder belongs to.")
+    str | None, Parameter(help="Project. Defaults to the project of the current folder.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """How a question is to be answered."""
+    """Options of a question."""
 
     project: ProjectName = None
-    model: Annotated[str | None, Parameter(help="The model, if not the usual one.")] = None
+    model: Annotated[str | None, Parameter(help="Model. Defaults to the configured model.")] = None
     context: Annotated[
-        str | None, Parameter(help="Go on from this context_id of an earlier answer.")
+        str | None, Parameter(help="Continue from this context_id of an earlier answer.")
     ] = None
-    max_tokens: Annotated[int | None, Parameter(help="The longest answer, in tokens.")] = None
+    max_tokens: Annotated[
+        int | None, Parameter(help="Maximum length of the answer, in tokens.")
+    ] = None
     sources: Annotated[
-        str | None, Parameter(help="The kinds of tools that may be used, as in: vault,web")
+        str | None, Parameter(help="Kinds of tools to allow, such as: vault,web")
     ] = None
-    thinking: Annotated[
-        bool | None, Parameter(help="Let the model think, or not, and show it.")
-    ] = None
+    thinking: Annotated[bool | None, Parameter(help="Enable or disable thinking, and show it.")] = (
+        None
+    )
 
     def question(self, text: str, *, new: bool = False) -> Question:
-        """The question, checked; all that is wrong with it is told at once."""
+        """Build and validate a question. Raises one error with all problems."""
         kinds = self.sources
-        given: dict[str, Any] = {
+        values: dict[str, Any] = {
             "question": text,
             "project_id": project_of(Path.cwd()) if self.project is None else self.project,
             "context_id": self.context,
@@ -60,28 +62,30 @@ class AskOptions:
             "thinking": self.thinking,
             "new": new,
         }
-        return Question.read(given)
+        return Question.read(values)
 
 
 def ask(
     question: Annotated[
         str,
-        Parameter(help="What to ask; - reads it from standard input.", allow_leading_hyphen=True),
+        Parameter(
+            help="The question. Use - to read it from standard input.", allow_leading_hyphen=True
+        ),
     ],
     /,
     *,
     new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Begin a new conversation.")
+        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
     ] = False,
     options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Ask the Oracle and show the answer as it comes. Ctrl-C cancels, and what came is saved."""
-    asked = (options or AskOptions()).question(_read_question(question), new=new)
+    """Ask a question and print the answer as it arrives."""
+    request = (options or AskOptions()).question(_read_question(question), new=new)
     loaded = load_config_quietly(config, redactor)
-    asyncio.run(_ask(loaded, asked, redactor, as_json=json))
+    asyncio.run(_ask(loaded, request, redactor, as_json=json))
 
 
 async def _ask(config: Config, question: Question, redactor: Redactor, *, as_json: bool) -> None:
@@ -94,10 +98,10 @@ async def _ask(config: Config, question: Question, redactor: Redactor, *, as_jso
 
 def _read_question(question: str) -> str:
     if _OPTION.fullmatch(question):
-        raise BadRequest(f"there is no option {question}.", hint="See: dodona ask --help")
+        raise BadRequest(f"unknown option {question}.", hint="See: dodona ask --help")
     if question != "-":
         return question
     try:
         return sys.stdin.buffer.read().decode().strip()
     except UnicodeDecodeError as error:
-        raise BadRequest("the question is no text in UTF-8.") from error
+        raise BadRequest("the question is not valid UTF-8.") from error

@@ -1,4 +1,4 @@
-"""`dodona chat`: one question after another, in one conversation."""
+"""`dodona chat`: an interactive conversation."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from dodona.core.errors import DodonaError
 from dodona.net.redactor import Redactor
 
 HELP: Final = """\
-  /new    begin a new conversation
-  /help   this
-  /quit   end, as Ctrl-D does
-Ctrl-C cancels the answer that is coming; what came of it is saved."""
+  /new    start a new conversation
+  /help   show this help
+  /quit   exit (or Ctrl-D)
+Ctrl-C cancels the current answer and saves it."""
 PROMPT: Final = "› "
 
 
 def chat(
     *,
     new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Begin a new conversation.")
+        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
     ] = False,
     options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> int:
-    """Talk with the Oracle, line by line. Ctrl-C cancels an answer, Ctrl-D or /quit ends."""
-    asked = options or AskOptions()
-    asked.question("?")  # so that what is wrong is told before anybody has typed
+    """Answer one question per line until the end of input."""
+    ask_options = options or AskOptions()
+    ask_options.question("?")  # report invalid options before the first prompt
     loaded = load_config_quietly(config, redactor)
-    return asyncio.run(_chat(loaded, _ChatSession(asked, redactor, new=new)))
+    return asyncio.run(_chat(loaded, _ChatSession(ask_options, redactor, new=new)))
 
 
 async def _chat(config: Config, session: _ChatSession) -> int:
@@ -53,7 +53,7 @@ async def _chat(config: Config, session: _ChatSession) -> int:
 
 
 class _ChatSession:
-    """What is said between the first prompt and the last."""
+    """One interactive conversation."""
 
     def __init__(self, options: AskOptions, redactor: Redactor, *, new: bool) -> None:
         self._options = options
@@ -63,10 +63,10 @@ class _ChatSession:
         self._exit_code = 0
 
     async def run(self, client: Client) -> int:
-        """Until there are no more lines; the exit code, which counts where nobody watches."""
+        """Answer lines until the end of input. Return the exit code, 0 if interactive."""
         keyboard = Keyboard()
         if self._is_interactive:
-            print_note("Ask away. /help tells what else there is.")
+            print_note("Type a question, or /help for commands.")
         while (line := await self._read_line(keyboard)) is not None:
             match line.strip():
                 case "":
@@ -75,21 +75,21 @@ class _ChatSession:
                     break
                 case "/new":
                     self._is_new = True
-                    print_note("The next question begins a new conversation.")
+                    print_note("The next question starts a new conversation.")
                 case "/help":
                     print_text(HELP)
                 case text if text.startswith("/") and " " not in text:
-                    print_note(f"There is no {text}. /help tells what there is.")
+                    print_note(f"Unknown command {text}. Type /help for commands.")
                 case text:
                     await self._ask(client, text, keyboard)
         return 0 if self._is_interactive else self._exit_code
 
     async def _read_line(self, keyboard: Keyboard) -> str | None:
-        """The next line; while it is awaited, Ctrl-C only begins another one."""
+        """Return the next line. Ctrl-C at the prompt only prints a new prompt."""
         if not self._is_interactive:
             return await keyboard.read_line()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, print_text, f"\nCtrl-D ends.\n{PROMPT}", "")
+        loop.add_signal_handler(signal.SIGINT, print_text, f"\nPress Ctrl-D to exit.\n{PROMPT}", "")
         try:
             print_text(PROMPT, end="")
             line = await keyboard.read_line()

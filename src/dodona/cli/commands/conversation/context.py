@@ -1,4 +1,4 @@
-"""`dodona context`: the conversation of a project, its tree and where it goes on."""
+"""`dodona context`: show and change the conversation tree of a project."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
 from dodona.net.redactor import Redactor
 
-app = App(name="context", help="Show and change a conversation's tree.")
+app = App(name="context", help="Show and change a project's conversation.")
 
 MAX_MESSAGE_WIDTH = 70
 T = TypeVar("T")
 
-Name = Annotated[str, Parameter(name="NAME", help="A context_id like node-12, or a label.")]
+Name = Annotated[str, Parameter(name="NAME", help="A context_id such as node-12, or a label.")]
 
 
 @app.command
@@ -44,10 +44,10 @@ def show(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show what the Oracle remembers of a project."""
-    place = _ProjectContext(project, config, redactor)
-    found = place.run(lambda _, contexts: contexts.show(LOCAL_USER, place.project))
-    place.print_result(found, as_json=json, text=lambda: "\n".join(_format_context(found)))
+    """Show the conversation: its state, summary and recent messages."""
+    context = _ProjectContext(project, config, redactor)
+    state = context.run(lambda _, contexts: contexts.show(LOCAL_USER, context.project))
+    context.print_result(state, as_json=json, text=lambda: "\n".join(_format_context(state)))
 
 
 @app.command
@@ -55,27 +55,30 @@ def tree(
     *,
     every: Annotated[
         bool,
-        Parameter(
-            name="--all", negative="", show_default=False, help="Fold no long stretches of nodes."
-        ),
+        Parameter(name="--all", negative="", show_default=False, help="Show all nodes."),
     ] = False,
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Draw the conversation as a tree, the oldest first; ● leads to the head."""
-    place = _ProjectContext(project, config, redactor)
-    lines, found = place.run(lambda trees, _: _load_tree(trees, place.project, fold=not every))
+    """Draw the conversation as a tree, oldest node first.
+
+    Nodes on the path to the head are marked with ●.
+    """
+    context = _ProjectContext(project, config, redactor)
+    lines, document = context.run(
+        lambda trees, _: _load_tree(trees, context.project, fold=not every)
+    )
 
     def text() -> str:
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if is_terminal else 1_000
         colour = is_terminal and not os.environ.get("NO_COLOR")
-        nodes = {node["id"]: node for node in found["nodes"]}
+        nodes = {node["id"]: node for node in document["nodes"]}
         return "\n".join(draw_lines(lines, nodes, width=width, colour=colour))
 
-    place.print_result(found, as_json=json, text=text)
+    context.print_result(document, as_json=json, text=text)
 
 
 @app.command
@@ -83,7 +86,8 @@ def checkout(
     name: Annotated[
         str,
         Parameter(
-            name="NAME", help="A context_id like node-12, a label, or root: before all messages."
+            name="NAME",
+            help="A context_id such as node-12, a label, or root (before the first message).",
         ),
     ],
     /,
@@ -93,40 +97,42 @@ def checkout(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Let the next question go on from another node."""
-    place = _ProjectContext(project, config, redactor)
+    """Continue the conversation from another node."""
+    context = _ProjectContext(project, config, redactor)
     to = None if name == ROOT else name
-    moved = place.run(lambda trees, _: trees.checkout(LOCAL_USER, place.project, to))
-    place.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    moved = context.run(lambda trees, _: trees.checkout(LOCAL_USER, context.project, to))
+    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
 
 
 @app.command
 def branch(
-    origin: Annotated[
-        str, Parameter(name="FROM", help="The number of a message, a context_id or a label.")
-    ],
+    origin: Annotated[str, Parameter(name="FROM", help="A message ID, a context_id or a label.")],
     /,
     *,
-    label: Annotated[str | None, Parameter(help="A name for the place.")] = None,
+    label: Annotated[str | None, Parameter(help="Label for the branching point.")] = None,
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Go on from any message: from a question to ask it otherwise, from an answer after it."""
-    place = _ProjectContext(project, config, redactor)
+    """Start a branch at a message.
+
+    A branch at a question replaces the question; a branch at an answer continues
+    after it.
+    """
+    context = _ProjectContext(project, config, redactor)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
-    moved = place.run(
-        lambda trees, _: trees.branch(LOCAL_USER, place.project, **start, label=label)
+    moved = context.run(
+        lambda trees, _: trees.branch(LOCAL_USER, context.project, **start, label=label)
     )
-    place.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
 
 
 @app.command
 def label(
     name: Name,
     label: Annotated[
-        str | None, Parameter(name="LABEL", help="The new label; without one it is taken away.")
+        str | None, Parameter(name="LABEL", help="New label. Omit it to remove the label.")
     ] = None,
     /,
     *,
@@ -135,16 +141,16 @@ def label(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Name a node, so that it can be checked out by that name."""
-    place = _ProjectContext(project, config, redactor)
+    """Set or remove the label of a node."""
+    context = _ProjectContext(project, config, redactor)
 
     async def change(trees: TreeViews, _: ContextViews) -> dict[str, Any]:
-        found = await trees.find(LOCAL_USER, place.project, name)
-        return await trees.label(LOCAL_USER, found, label)
+        context_id = await trees.find(LOCAL_USER, context.project, name)
+        return await trees.label(LOCAL_USER, context_id, label)
 
-    done = place.run(change)
-    told = "has no label now" if done["label"] is None else f"is labelled {done['label']}"
-    place.print_result(done, as_json=json, text=lambda: f"{done['context_id']} {told}.")
+    node = context.run(change)
+    state = "has no label now" if node["label"] is None else f"is labelled {node['label']}"
+    context.print_result(node, as_json=json, text=lambda: f"{node['context_id']} {state}.")
 
 
 @app.command
@@ -153,24 +159,29 @@ def prune(
     /,
     *,
     yes: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Do it without asking.")
+        bool, Parameter(negative="", show_default=False, help="Skip the confirmation.")
     ] = False,
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Remove a node and all that follows from it, for good. What it cost stays on record."""
-    place = _ProjectContext(project, config, redactor)
+    """Delete a node and its descendants permanently.
+
+    Their usage and cost stay on record.
+    """
+    context = _ProjectContext(project, config, redactor)
     if not yes and not sys.stdin.isatty():
-        raise BadRequest("what is pruned is gone for good.", hint="If that is meant, say --yes.")
-    found, nodes = place.run(lambda trees, _: _find_subtree(trees, place.project, name))
+        raise BadRequest("pruning is permanent.", hint="Confirm with --yes.")
+    context_id, nodes = context.run(lambda trees, _: _find_subtree(trees, context.project, name))
     if not yes:
-        _confirm(f"Remove {found} and all that follows from it ({_format_count(nodes)}) for good?")
-    done = place.run(lambda trees, _: trees.prune(LOCAL_USER, found))
-    left = f"The next question goes on from {done['head'] or 'the root'}."
-    place.print_result(
-        done, as_json=json, text=lambda: f"{_format_count(done['pruned'])} removed. {left}"
+        _confirm(f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?")
+    result = context.run(lambda trees, _: trees.prune(LOCAL_USER, context_id))
+    next_line = f"The next question continues from {result['head'] or 'the root'}."
+    context.print_result(
+        result,
+        as_json=json,
+        text=lambda: f"{_format_count(result['pruned'])} deleted. {next_line}",
     )
 
 
@@ -182,15 +193,18 @@ def close(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Close the context: the next question begins a new conversation."""
-    place = _ProjectContext(project, config, redactor)
-    closed = place.run(lambda _, contexts: contexts.close(LOCAL_USER, place.project))
-    told = "is closed. The next question begins a new conversation."
-    place.print_result(closed, as_json=json, text=lambda: f"The context of {place.project} {told}")
+    """Close the conversation.
+
+    The next question starts a new one.
+    """
+    context = _ProjectContext(project, config, redactor)
+    closed = context.run(lambda _, contexts: contexts.close(LOCAL_USER, context.project))
+    line = f"The conversation of {context.project} is closed. The next question starts a new one."
+    context.print_result(closed, as_json=json, text=lambda: line)
 
 
 class _ProjectContext:
-    """The project that a command is about, in the store that the config names."""
+    """The project of a command, in the configured store."""
 
     def __init__(self, project: str | None, file: Path | None, redactor: Redactor) -> None:
         self._config = load_config_quietly(file, redactor)
@@ -212,7 +226,7 @@ class _ProjectContext:
 async def _run_with_views(
     config: Config, redactor: Redactor, action: Callable[[TreeViews, ContextViews], Awaitable[T]]
 ) -> T:
-    """Beside a gateway that uses the store too: it looks again where the head is."""
+    """Run an action on the store. A running gateway reads the new head from it."""
     async with open_store(config, redactor) as store:
         return await action(TreeViews(store), ContextViews(store))
 
@@ -220,7 +234,7 @@ async def _run_with_views(
 async def _load_tree(
     trees: TreeViews, project: str, *, fold: bool
 ) -> tuple[list[Line], dict[str, Any]]:
-    """The lines, and the nodes that are in them; of the rest only how many they are."""
+    """Return the lines of the tree and a document with the nodes shown in them."""
     outline = await trees.outline(LOCAL_USER, project)
     head_id = outline.head_id
     on_path = path_to(head_id, outline.links)
@@ -236,16 +250,16 @@ async def _load_tree(
 
 
 async def _find_subtree(trees: TreeViews, project: str, name: str) -> tuple[str, int]:
-    """The node that a name means, and how many there are with it and after it."""
-    found = await trees.find(LOCAL_USER, project, name)
+    """Return the context_id for a name and the number of nodes in its subtree."""
+    context_id = await trees.find(LOCAL_USER, project, name)
     outline = await trees.outline(LOCAL_USER, project)
-    return found, _count_subtree(outline, int(found.removeprefix("node-")))
+    return context_id, _count_subtree(outline, int(context_id.removeprefix("node-")))
 
 
 def _count_subtree(outline: TreeOutline, run_id: int) -> int:
     children: dict[int | None, list[int]] = {}
     for link in outline.links:
-        if not link.is_open:  # below it nothing is pruned, and what waits for the head stays
+        if not link.is_open:  # open runs, and nodes below them, are not pruned
             children.setdefault(link.parent_id, []).append(link.id)
     pending, count = [run_id], 0
     while pending:
@@ -257,16 +271,15 @@ def _count_subtree(outline: TreeOutline, run_id: int) -> int:
 def _confirm(question: str) -> None:
     print_note(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Cancelled("nothing was removed.")
+        raise Cancelled("nothing was deleted.")
 
 
 def _format_head(moved: dict[str, Any]) -> str:
-    lines = [f"The next question goes on from {moved['head'] or 'the root'}."]
+    lines = [f"The next question continues from {moved['head'] or 'the root'}."]
     if moved["open_runs"]:
-        told = ", ".join(map(str, moved["open_runs"]))
+        runs = ", ".join(map(str, moved["open_runs"]))
         lines.append(
-            f"Not ended: run {told}. The one that runs becomes a branch; those that wait go on "
-            "from here."
+            f"Open runs: {runs}. An active run becomes a branch; queued runs continue from here."
         )
     return "\n".join(lines)
 
@@ -291,7 +304,7 @@ def _format_context(context: dict[str, Any]) -> Iterator[str]:
         lines = strip_control_chars(context["compressed_summary"]).splitlines()
         yield "\nSummary:\n" + "\n".join(f"  {line}".rstrip() for line in lines)
     if context["recent_exchanges"]:
-        rows = [("message", "by", ""), *map(_format_exchange, context["recent_exchanges"])]
+        rows = [("message", "role", ""), *map(_format_exchange, context["recent_exchanges"])]
         yield f"\n{format_columns(rows)}"
 
 

@@ -1,4 +1,4 @@
-"""`dodona run`: which runs there were, and what each of them did."""
+"""`dodona run`: list runs and show the steps of one."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ T = TypeVar("T")
 @app.command(name="list")
 def list_runs(
     *,
-    project: Annotated[str | None, Parameter(help="Only those of this project.")] = None,
+    project: Annotated[str | None, Parameter(help="Only runs of this project.")] = None,
     limit: Annotated[
-        int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=200))
+        int, Parameter(help="Maximum number of runs.", validator=validators.Number(gte=1, lte=200))
     ] = 20,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, newest first."""
     loaded = load_config_quietly(config, redactor)
-    found = asyncio.run(
+    runs = asyncio.run(
         _with_views(
             loaded,
             redactor,
@@ -47,30 +47,30 @@ def list_runs(
         )
     )
     if json:
-        print_json(redactor.scrub_all({"runs": found}))
-    elif not found:
-        print_text('There are no runs yet. Ask: dodona ask "…"')
+        print_json(redactor.scrub_all({"runs": runs}))
+    elif not runs:
+        print_text('No runs yet. Try: dodona ask "…"')
     else:
         heading = ("run", "status", "asked", "took", "tokens", "project", "question")
-        print_text(redactor.scrub(format_columns([heading, *map(_run_row, found)])))
+        print_text(redactor.scrub(format_columns([heading, *map(_run_row, runs)])))
 
 
 @app.command
 def show(
-    run: Annotated[int, Parameter(name="ID", help="The number of a run.")],
+    run: Annotated[int, Parameter(name="ID", help="Run ID.")],
     /,
     *,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show a run: what was asked, what came of it, and its steps."""
+    """Show the question, answer and steps of a run."""
     loaded = load_config_quietly(config, redactor)
-    found = asyncio.run(_with_views(loaded, redactor, lambda views: views.show(LOCAL_USER, run)))
+    document = asyncio.run(_with_views(loaded, redactor, lambda views: views.show(LOCAL_USER, run)))
     if json:
-        print_json(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(document))
     else:
-        print_text(redactor.scrub("\n".join(_format_run(found))))
+        print_text(redactor.scrub("\n".join(_format_run(document))))
 
 
 async def _with_views(
@@ -120,8 +120,8 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
 
 
 def _format_status(run: dict[str, Any]) -> str:
-    times = run["attempt"]
-    return run["status"] if times <= 1 else f"{run['status']}, at the {times}. attempt"
+    attempt = run["attempt"]
+    return run["status"] if attempt <= 1 else f"{run['status']}, attempt {attempt}"
 
 
 def _step_row(step: dict[str, Any]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _indent(text: str) -> str:
 
 
 def _format_minute(timestamp: str | None) -> str:
-    """As far as people want to know it; in UTC."""
+    """Format a UTC timestamp to the minute."""
     return "-" if timestamp is None else timestamp[:16].replace("T", " ")
 
 

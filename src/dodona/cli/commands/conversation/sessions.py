@@ -1,4 +1,4 @@
-"""`dodona sessions`: who talks to which agent, what was said, and how to begin anew."""
+"""`dodona sessions`: list, show and clear the sessions of channels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dodona.net.redactor import Redactor
 app = App(name="sessions", help="List, show and clear sessions.")
 
 T = TypeVar("T")
-Key = Annotated[str, Parameter(name="KEY", help="As the list has it: agent:channel:account:peer.")]
-User = Annotated[str, Parameter(help="Whose sessions.")]
+Key = Annotated[str, Parameter(name="KEY", help="Session key: agent:channel:account:peer.")]
+User = Annotated[str, Parameter(help="Owner of the sessions.")]
 Limit = Annotated[
-    int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=200))
+    int, Parameter(help="Maximum number of entries.", validator=validators.Number(gte=1, lte=200))
 ]
 
 
@@ -37,16 +37,16 @@ def list_sessions(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List sessions, the latest first."""
-    found = _with_views(config, redactor, lambda views: views.list(user, limit=limit))
+    """List sessions, most recent first."""
+    sessions = _with_views(config, redactor, lambda views: views.list(user, limit=limit))
     if json:
-        print_json(redactor.scrub_all({"sessions": found}))
-    elif not found:
-        print_text("There are no sessions yet: the first message of a channel begins one.")
+        print_json(redactor.scrub_all({"sessions": sessions}))
+    elif not sessions:
+        print_text("No sessions yet. The first message of a channel starts one.")
     else:
-        heading = ("key", "messages", "tokens in", "out", "last")
+        heading = ("key", "messages", "input tokens", "output tokens", "last message")
         print_text(
-            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, found)])))
+            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, sessions)])))
         )
 
 
@@ -61,15 +61,17 @@ def show(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show what was said in the last runs of a session."""
-    found = _with_views(config, redactor, lambda views: views.history(user, key, limit=limit))
+    """Show the latest messages of a session."""
+    messages = _with_views(config, redactor, lambda views: views.history(user, key, limit=limit))
     if json:
-        print_json(redactor.scrub_all({"key": key, "messages": found}))
+        print_json(redactor.scrub_all({"key": key, "messages": messages}))
         return
-    lines = [f"{each['timestamp'][:16]}  {each['role']}: {each['content']}" for each in found]
+    lines = [f"{each['timestamp'][:16]}  {each['role']}: {each['content']}" for each in messages]
     print_text(
         redactor.scrub(
-            strip_control_chars("\n\n".join(lines) or "Nothing was said yet, or it was cleared.")
+            strip_control_chars(
+                "\n\n".join(lines) or "No messages yet, or the session was cleared."
+            )
         )
     )
 
@@ -84,12 +86,16 @@ def clear(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Let the next message of a session begin a new conversation. The old one is kept."""
-    found = _with_views(config, redactor, lambda views: views.clear(user, key))
+    """Clear a session.
+
+    Its next message starts a new conversation. The old conversation is kept.
+    """
+    session = _with_views(config, redactor, lambda views: views.clear(user, key))
     if json:
-        print_json(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(session))
     else:
-        print_text(redactor.scrub(strip_control_chars(f"{key} begins anew with its next message.")))
+        line = f"The next message of {key} starts a new conversation."
+        print_text(redactor.scrub(strip_control_chars(line)))
 
 
 def _row(session: dict[str, Any]) -> tuple[str, ...]:
@@ -104,8 +110,8 @@ def _with_views(
 ) -> T:
     loaded = load_config_quietly(config, redactor)
 
-    async def look() -> T:
+    async def run() -> T:
         async with open_store(loaded, redactor) as store:
             return await read(SessionViews(store))
 
-    return asyncio.run(look())
+    return asyncio.run(run())

@@ -1,1 +1,1 @@
-"""Commands to run and look after an installation."""
+"""Commands that run and maintain an installation."""

@@ -1,4 +1,4 @@
-"""`dodona audit`: who was turned away, and who changed what."""
+"""`dodona audit`: show the audit log."""
 
 from __future__ import annotations
 
@@ -24,32 +24,35 @@ from dodona.net.redactor import Redactor
 
 def audit(
     *,
-    since: Annotated[
-        str | None, Parameter(help="From when on: 12h, 7d, or a date like 2026-11-01.")
+    since: Annotated[str | None, Parameter(help="Start, such as 12h, 7d or 2026-11-01.")] = None,
+    kind: Annotated[
+        str | None, Parameter(help=f"Only this kind: {', '.join(AUDIT_KINDS)}.")
     ] = None,
-    kind: Annotated[str | None, Parameter(help=f"Only these: {', '.join(AUDIT_KINDS)}.")] = None,
     limit: Annotated[
-        int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=10_000))
+        int,
+        Parameter(
+            help="Maximum number of entries.", validator=validators.Number(gte=1, lte=10_000)
+        ),
     ] = 100,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show the audit log, the newest last."""
+    """Show the audit log, oldest entry first."""
     if kind is not None and kind not in AUDIT_KINDS:
-        near = did_you_mean(kind, AUDIT_KINDS) or f"Kinds are {', '.join(AUDIT_KINDS)}."
-        raise BadRequest(f"there is no kind {kind!r:.80}.", hint=near)
+        hint = did_you_mean(kind, AUDIT_KINDS) or f"Kinds: {', '.join(AUDIT_KINDS)}."
+        raise BadRequest(f"unknown kind {kind!r:.80}.", hint=hint)
     start = 0.0 if since is None else _parse_since(since)
     loaded = load_config_quietly(config, redactor)
-    found = asyncio.run(_load_entries(loaded, redactor, start, kind or "", limit=limit))
+    entries = asyncio.run(_load_entries(loaded, redactor, start, kind or "", limit=limit))
     if json:
-        print_json(redactor.scrub_all({"entries": found}))
-    elif not found:
-        print_text("Nothing is on record.")
+        print_json(redactor.scrub_all({"entries": entries}))
+    elif not entries:
+        print_text("No audit entries.")
     else:
-        heading = ("when", "kind", "outcome", "user", "token", "from", "what")
+        heading = ("time", "kind", "outcome", "user", "token", "address", "details")
         print_text(
-            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, found)])))
+            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, entries)])))
         )
 
 
@@ -57,12 +60,12 @@ async def _load_entries(
     config: Config, redactor: Redactor, since: float, kind: str, *, limit: int
 ) -> list[dict[str, Any]]:
     async with open_store(config, redactor) as store:
-        found = await store.audit.page(since=since, kind=kind, limit=limit)
-    return [audit_json(each) for each in reversed(found)]
+        entries = await store.audit.page(since=since, kind=kind, limit=limit)
+    return [audit_json(each) for each in reversed(entries)]
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
-    more = f" (and {entry['more']} more before it)" if entry["more"] else ""
+    more = f" (and {entry['more']} more before)" if entry["more"] else ""
     return (
         entry["at"][:19].replace("T", " "),
         entry["kind"],
@@ -75,9 +78,9 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _parse_since(text: str) -> float:
-    """Seconds since 1970: of a date, or so long ago."""
+    """Convert a date or a duration before now to a Unix timestamp."""
     try:
-        found = datetime.fromisoformat(text)
+        date = datetime.fromisoformat(text)
     except ValueError:
         return time() - parse_duration(text, option="--since")
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

@@ -1,4 +1,4 @@
-"""`dodona backup`: copies of the store, made while it is used, and put back."""
+"""`dodona backup`: back up the store while it is in use, and restore it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.telemetry import logging as logs
+from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.terminal.output import print_json, print_text
@@ -26,18 +26,18 @@ from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.integrity import CheckResult
 
-app = App(name="backup", help="Back the store up, and restore it.")
+app = App(name="backup", help="Back up and restore the store.")
 
 CONFIG_FILE_NAME = "config.toml"
 
-Folder = Annotated[Path, Parameter(name="PATH", help="The folder of the backup.")]
+Folder = Annotated[Path, Parameter(name="PATH", help="Folder of the backup.")]
 
 
 @app.command
 def create(
     path: Annotated[
         Path | None,
-        Parameter(name="PATH", help="The folder to make; dodona-backup-TIME here by default."),
+        Parameter(name="PATH", help="New folder for the backup. Defaults to dodona-backup-TIME."),
     ] = None,
     /,
     *,
@@ -45,40 +45,45 @@ def create(
     json: AsJson = False,
     redactor: InjectedRedactor,
 ) -> None:
-    """Copy all that is committed now, of one moment, while the gateway goes on.
+    """Back up the store.
 
-    The config file goes along, without anything that looks like a secret. Keys, notes and code are
-    not copied.
+    The backup is a consistent snapshot; the gateway may keep running. The config
+    file is included, with anything that looks like a secret redacted. Keys,
+    notes and code are not included.
     """
     loaded, location = _load_with_location(config, redactor)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
     with ProgressBar("backup") as bar:
-        made = backup.create(
+        manifest = backup.create(
             location, folder, extra_files=_redacted_config(loaded, redactor), on_progress=bar.update
         )
     if json:
-        print_json(redactor.scrub_all({"path": str(folder.absolute()), **_manifest_json(made)}))
+        print_json(redactor.scrub_all({"path": str(folder.absolute()), **_manifest_json(manifest)}))
     else:
-        print_text(redactor.scrub(f"{folder}: {_format_manifest(made)}"))
+        print_text(redactor.scrub(f"{folder}: {_format_manifest(manifest)}"))
 
 
 @app.command
 def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor) -> int:
-    """Look a backup over: checksums, the database itself, rows; exit 0 when it is whole."""
+    """Verify a backup.
+
+    Checks the checksums, the database and the row counts. The exit code is 0 if
+    the backup is intact.
+    """
     manifest = Manifest.read(path)
-    done: list[CheckResult] = []
+    results: list[CheckResult] = []
     for result in backup.verify(path):
         if not json:
-            heading = [] if done else [f"{path}: {_format_manifest(manifest)}"]
+            heading = [] if results else [f"{path}: {_format_manifest(manifest)}"]
             print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
-        done.append(result)
-    is_whole = not any(result.problems for result in done)
+        results.append(result)
+    is_intact = not any(result.problems for result in results)
     if json:
-        found = {result.name: list(result.problems) for result in done}
+        checks = {result.name: list(result.problems) for result in results}
         print_json(
-            redactor.scrub_all({"ok": is_whole, **_manifest_json(manifest), "checks": found})
+            redactor.scrub_all({"ok": is_intact, **_manifest_json(manifest), "checks": checks})
         )
-    return 0 if is_whole else StoreError.exit_code
+    return 0 if is_intact else StoreError.exit_code
 
 
 @app.command
@@ -88,25 +93,26 @@ def restore(
     *,
     force: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Replace the store that is there."),
+        Parameter(negative="", show_default=False, help="Replace an existing store."),
     ] = False,
     config: ConfigFile = None,
     json: AsJson = False,
     redactor: InjectedRedactor,
 ) -> None:
-    """Make a backup the store. A store that is there is kept under another name.
+    """Restore a backup.
 
-    Nothing is changed unless the backup is whole and nobody uses the store.
+    The existing store is kept under another name. Nothing is changed if the
+    backup is damaged or the store is in use.
     """
     _, location = _load_with_location(config, redactor)
     manifest = Manifest.read(path)
     with ProgressBar("restore") as bar:
-        kept = backup.restore(path, location, force=force, on_progress=bar.update)
+        previous = backup.restore(path, location, force=force, on_progress=bar.update)
     if json:
-        report = {"store": str(location), "kept": kept, **_manifest_json(manifest)}
+        report = {"store": str(location), "kept": previous, **_manifest_json(manifest)}
         print_json(redactor.scrub_all(report))
     else:
-        print_text(redactor.scrub("\n".join(_format_restored(path, location, manifest, kept))))
+        print_text(redactor.scrub("\n".join(_format_restored(path, location, manifest, previous))))
 
 
 def _format_restored(
@@ -115,21 +121,21 @@ def _format_restored(
     yield f"{location}: restored, {_format_manifest(manifest)}"
     if previous is not None:
         where = "the file" if location.path is not None else "the schema"
-        yield f"What was there before is in {where} {previous}. Remove it when you need it no more."
+        yield f"The previous store is kept in {where} {previous}. Remove it when it is not needed."
     if manifest.schema != NEWEST_REVISION:
-        yield f"It is migrated to schema {NEWEST_REVISION} when it is opened."
+        yield f"It will be migrated to schema {NEWEST_REVISION} on first use."
     if CONFIG_FILE_NAME in manifest.files:
-        yield f"The config file of that time is {path / CONFIG_FILE_NAME}. It was not put anywhere."
+        yield f"The config file in the backup was not restored: {path / CONFIG_FILE_NAME}"
 
 
 def _load_with_location(config: ConfigFile, redactor: Redactor) -> tuple[Config, StoreLocation]:
     loaded = load_config(os.environ, config)
-    logs.configure_logging(loaded.settings.log, redactor)
+    configure_logging(loaded.settings.log, redactor)
     return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))
 
 
 def _redacted_config(config: Config, redactor: Redactor) -> dict[str, bytes]:
-    """The config file names secrets and holds none; what looks like one is taken out anyway."""
+    """Return the config file, redacted. It should only refer to secrets; this is a safeguard."""
     file = config.origins.file
     if file is None:
         return {}
@@ -150,7 +156,7 @@ def _manifest_json(manifest: Manifest) -> dict[str, object]:
 def _format_manifest(manifest: Manifest) -> str:
     return (
         f"{manifest.rows:,} rows in {len(manifest.tables)} tables, {manifest.bytes:,} bytes, "
-        f"schema {manifest.schema}, made {manifest.made_at}"
+        f"schema {manifest.schema}, created {manifest.made_at}"
     )
 
 

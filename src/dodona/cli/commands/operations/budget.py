@@ -1,4 +1,4 @@
-"""`dodona budget`: what may be spent, and what is left of it."""
+"""`dodona budget`: show and set budgets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dodona.core.errors import BadRequest
 from dodona.documents import KeyPath
 from dodona.net.redactor import Redactor
 
-app = App(name="budget", help="Tell and set what may be spent.")
+app = App(name="budget", help="Show and set budgets.")
 
 Scope: TypeAlias = Literal["session", "agent", "user", "daily", "monthly"]
 
@@ -37,62 +37,66 @@ def status(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Tell what is used, held and left of each budget that has a ceiling."""
+    """Show the used, reserved and remaining amount of each budget."""
     loaded = load_config_quietly(config, redactor)
-    whose = None if user == ALL_USERS else user
-    found = redactor.scrub_all(asyncio.run(_load_budgets(loaded, redactor, whose)))
+    user_id = None if user == ALL_USERS else user
+    budgets = redactor.scrub_all(asyncio.run(_load_budgets(loaded, redactor, user_id)))
     if json:
-        print_json({"budgets": found})
-    elif not found:
-        print_text("There is no ceiling: nothing limits what is spent.")
+        print_json({"budgets": budgets})
+    elif not budgets:
+        print_text("No budgets are set: spending is unlimited.")
     else:
-        heading = ("budget", "", "used", "held", "left", "of", "begins anew")
-        print_text(format_columns([heading, *map(_row, found)]))
+        heading = ("budget", "", "used", "reserved", "left", "limit", "resets")
+        print_text(format_columns([heading, *map(_row, budgets)]))
 
 
 @app.command(name="set")
 def set_(
-    scope: Annotated[Scope, Parameter(name="SCOPE", help="What has a budget.")],
+    scope: Annotated[Scope, Parameter(name="SCOPE", help="Scope of the budget.")],
     /,
     *,
     tokens: Annotated[
-        int | None, Parameter(help="The most, in tokens.", validator=validators.Number(gte=0))
+        int | None, Parameter(help="Limit in tokens.", validator=validators.Number(gte=0))
     ] = None,
     usd: Annotated[
-        float | None, Parameter(help="The most, in US dollars.", validator=validators.Number(gte=0))
+        float | None, Parameter(help="Limit in US dollars.", validator=validators.Number(gte=0))
     ] = None,
     none: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Take its ceilings away.")
+        bool, Parameter(negative="", show_default=False, help="Remove the limits.")
     ] = False,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Set a ceiling in the config file; a gateway that runs takes it at once."""
-    given = {name: value for name, value in (("tokens", tokens), ("usd", usd)) if value is not None}
-    if bool(given) == none:
+    """Set a budget in the config file.
+
+    A running gateway applies it immediately.
+    """
+    limits = {
+        name: value for name, value in (("tokens", tokens), ("usd", usd)) if value is not None
+    }
+    if bool(limits) == none:
         raise BadRequest(
-            "--tokens, --usd or --none is needed.", hint=f"Like: dodona budget set {scope} --usd 5"
+            "give --tokens, --usd or --none.", hint=f"Example: dodona budget set {scope} --usd 5"
         )
     file = file_to_edit(os.environ, config)
     changes: dict[KeyPath, Any] = {("budgets", scope): None} if none else {}
-    changes |= {("budgets", scope, name): value for name, value in given.items()}
+    changes |= {("budgets", scope, name): value for name, value in limits.items()}
     edit_config(file, changes, is_implicit=is_implicit_file(os.environ, file, config))
-    made = load_config(os.environ, config).settings.budgets
-    now = getattr(made, scope)
+    budgets = load_config(os.environ, config).settings.budgets
+    budget = getattr(budgets, scope)
     if json:
-        told = {"file": str(file), "scope": scope, "tokens": now.tokens, "usd": now.usd}
-        print_json(redactor.scrub_all(told))
+        document = {"file": str(file), "scope": scope, "tokens": budget.tokens, "usd": budget.usd}
+        print_json(redactor.scrub_all(document))
     else:
-        print_text(
-            redactor.scrub(f"{file}: budgets.{scope} is {_format_ceiling(now.tokens, now.usd)}")
-        )
+        limit = _format_limit(budget.tokens, budget.usd)
+        print_text(redactor.scrub(f"{file}: budgets.{scope} is {limit}"))
 
 
-def _format_ceiling(tokens: int | None, usd: float | None) -> str:
-    known = [_format_amount(tokens, "tokens")] if tokens is not None else []
-    known += [_format_amount(usd, "usd")] if usd is not None else []
-    return f"{' and '.join(known)} at most." if known else "without a ceiling."
+def _format_limit(tokens: int | None, usd: float | None) -> str:
+    amounts = [_format_amount(tokens, "tokens")] if tokens is not None else []
+    amounts += [_format_amount(usd, "usd")] if usd is not None else []
+    return f"at most {' and '.join(amounts)}." if amounts else "unlimited."
 
 
 async def _load_budgets(
@@ -106,12 +110,13 @@ async def _load_budgets(
 def _row(budget: dict[str, Any]) -> tuple[str, ...]:
     ceiling = budget["ceiling"]
     spent = min(budget["used"] + budget["held"], ceiling)
-    drawn = draw_bar(spent, ceiling) if ceiling else draw_bar(1, 1)
+    bar = draw_bar(spent, ceiling) if ceiling else draw_bar(1, 1)
     amounts = (
         _format_amount(budget[name], budget["unit"]) for name in ("used", "held", "left", "ceiling")
     )
-    again = budget["resets_at"]
-    return (strip_control_chars(budget["scope"]), drawn, *amounts, again[:10] if again else "never")
+    resets_at = budget["resets_at"]
+    scope = strip_control_chars(budget["scope"])
+    return (scope, bar, *amounts, resets_at[:10] if resets_at else "never")
 
 
 def _format_amount(amount: float, unit: str) -> str:

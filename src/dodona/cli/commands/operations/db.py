@@ -1,4 +1,4 @@
-"""`dodona db`: the store's schema and its health."""
+"""`dodona db`: migrate and check the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import App
 from dodona.app.config.config import load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.telemetry import logging as logs
+from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.terminal.output import print_json, print_text
@@ -19,14 +19,17 @@ from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.db.open import migrate as migrate_store
 from dodona.store.integrity import CheckResult
-from dodona.store.integrity import check as checks
+from dodona.store.integrity import check as check_store
 
 app = App(name="db", help="Migrate and check the store.")
 
 
 @app.command
 def migrate(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> None:
-    """Bring the store to this version, or make it. Opening it does the same."""
+    """Migrate the store to the current schema, or create it.
+
+    Every command that opens the store does the same.
+    """
     location = _store_location(config, redactor)
     before = migrate_store(location).revision
     if json:
@@ -41,25 +44,28 @@ def _format_migration(before: str) -> str:
         return f"schema {NEWEST_REVISION}, nothing to do"
     if before:
         return f"migrated from schema {before} to {NEWEST_REVISION}"
-    return f"made, with schema {NEWEST_REVISION}"
+    return f"created with schema {NEWEST_REVISION}"
 
 
 @app.command
 def check(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
-    """Look the whole store over, changing nothing; exit 0 when all is well."""
+    """Check the integrity of the store without changing it.
+
+    The exit code is 0 if there are no problems.
+    """
     location = _store_location(config, redactor)
-    done: list[CheckResult] = []
-    for result in checks(location):
+    results: list[CheckResult] = []
+    for result in check_store(location):
         if not json:
-            heading = [] if done else [str(location)]
+            heading = [] if results else [str(location)]
             print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
-        done.append(result)
-    is_well = not any(result.problems for result in done)
+        results.append(result)
+    is_intact = not any(result.problems for result in results)
     if json:
-        found = {result.name: list(result.problems) for result in done}
-        report = {"ok": is_well, "store": str(location), "checks": found}
+        checks = {result.name: list(result.problems) for result in results}
+        report = {"ok": is_intact, "store": str(location), "checks": checks}
         print_json(redactor.scrub_all(report))
-    return 0 if is_well else StoreError.exit_code
+    return 0 if is_intact else StoreError.exit_code
 
 
 def _format_check(result: CheckResult) -> Iterator[str]:
@@ -70,5 +76,5 @@ def _format_check(result: CheckResult) -> Iterator[str]:
 
 def _store_location(config: ConfigFile, redactor: InjectedRedactor) -> StoreLocation:
     loaded = load_config(os.environ, config)
-    logs.configure_logging(loaded.settings.log, redactor)
+    configure_logging(loaded.settings.log, redactor)
     return parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))

@@ -1,4 +1,4 @@
-"""`dodona status`: which model answers and why, where everything is, what a gateway does."""
+"""`dodona status`: show the model, the store and the gateway in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import build_model, price_list
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
-from dodona.app.telemetry import logging as logs
+from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
@@ -35,20 +35,17 @@ from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.db.open import inspect
 
 MODEL_HINT = (
-    "For a language model set a provider's key (like ANTHROPIC_API_KEY), or start Ollama with a "
-    "model, or set agent.provider."
+    "To use a language model, set a provider's key (such as ANTHROPIC_API_KEY), start Ollama with "
+    "a model, or set agent.provider."
 )
 
 Facts: TypeAlias = dict[str, Any]
 
 
 def status(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
-    """Tell which model answers and why, where everything is, and what a gateway does that runs.
-
-    Exit 0 when all is usable.
-    """
+    """Show the model, the store and the gateway in use. The exit code is 0 if all are usable."""
     loaded = load_config(os.environ, config)
-    logs.configure_logging(loaded.settings.log, redactor)
+    configure_logging(loaded.settings.log, redactor)
     credentials = Credentials(loaded, os.environ, redactor)
     store = _store_status(loaded, credentials)
     agents = asyncio.run(_agent_facts(loaded, credentials, redactor))
@@ -90,35 +87,39 @@ def _store_status(config: Config, credentials: Credentials) -> Facts:
 
 
 def store_facts(url: str) -> Facts:
-    """What a look at the store tells, without opening it."""
-    found = inspect(parse_location(url))
-    return {"url": str(found.location), "bytes": found.size, "schema": found.revision or None}
+    """Return the location, size and schema of the store, without opening it."""
+    state = inspect(parse_location(url))
+    return {"url": str(state.location), "bytes": state.size, "schema": state.revision or None}
 
 
 def _format_store(facts: Facts) -> str:
     if "error" in facts:
         return _format_error(facts)
     if facts["schema"] is None:
-        return f"{facts['url']} (not there yet)"
+        return f"{facts['url']} (does not exist yet)"
     size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
-    newer = (
+    migration = (
         ""
         if facts["schema"] == NEWEST_REVISION
-        else f", to be migrated to {NEWEST_REVISION} when it is opened"
+        else f", will be migrated to {NEWEST_REVISION} on first use"
     )
-    return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
+    return f"{facts['url']} ({size}schema {facts['schema']}{migration})"
 
 
 # -- the gateway -----------------------------------------------------------------------------
 
 
 async def _gateway_status(config: Config) -> Facts | None:
-    """What a gateway of this machine's user tells of itself; None when there is none."""
-    announced = await asyncio.to_thread(Announcement.read, config.home)
-    if announced is None:
+    """Return the status of the user's gateway; None if none is running."""
+    announcement = await asyncio.to_thread(Announcement.read, config.home)
+    if announcement is None:
         return None
-    facts: Facts = {"url": announced.url, "pid": announced.pid, "store": announced.store}
-    async with gateway_client(announced, config.home) as client:
+    facts: Facts = {
+        "url": announcement.url,
+        "pid": announcement.pid,
+        "store": announcement.store,
+    }
+    async with gateway_client(announcement, config.home) as client:
         if not await client.is_reachable():
             return {**facts, "answers": False}
         try:
@@ -128,17 +129,17 @@ async def _gateway_status(config: Config) -> Facts | None:
 
 
 def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
-    """The same for people."""
+    """Format the gateway's status as table rows."""
     where = f"{facts['url']} (process {facts['pid']})"
     if not facts["answers"]:
-        yield "gateway", f"{where} does not answer. See: dodona doctor"
+        yield "gateway", f"{where} does not respond. See: dodona doctor"
     elif "error" in facts:
         yield "gateway", where
         yield "", _format_error(facts)
     else:
         yield "gateway", f"{where}, up for {_format_duration(facts['uptime_seconds'])}"
-        lanes = f"{facts['lanes_waiting']} lanes waiting, {facts['streams']} streams open"
-        yield "", f"{facts['runs']} runs now, {lanes}"
+        lanes = f"{facts['lanes_waiting']} waiting lanes, {facts['streams']} open streams"
+        yield "", f"{facts['runs']} active runs, {lanes}"
         for budget in facts["budgets"]:
             yield "", _format_budget(budget)
 
@@ -164,28 +165,30 @@ def _format_duration(seconds: float) -> str:
 async def _agent_facts(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> dict[str, Facts]:
-    """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
+    """Return the model of each agent, or an error. The default agent is named "agent"."""
     prices = price_list(config.settings)
     counter = OfflineTokenCounter()
-    found: dict[str, Facts] = {}
+    agents: dict[str, Facts] = {}
     async with HttpPool() as http:
-        chooser = ModelSelector(config, credentials, http=http, targets=default_targets(os.environ))
+        selector = ModelSelector(
+            config, credentials, http=http, targets=default_targets(os.environ)
+        )
         for name in ("", *config.settings.agents):
             try:
-                choice = await chooser.choose(name)
-                # Built, though not used: only so is it known that it can be.
+                choice = await selector.choose(name)
+                # Build the model to find configuration errors; it is not used.
                 await asyncio.to_thread(
                     build_model, choice, http=http, redactor=redactor, counter=counter
                 )
                 facts = model_facts(choice, prices)
             except ConfigError as error:
                 facts = errors.as_json(error)
-            found[f"agents.{name}" if name else "agent"] = facts
-    return found
+            agents[f"agents.{name}" if name else "agent"] = facts
+    return agents
 
 
 def model_facts(choice: ModelChoice, prices: Prices) -> Facts:
-    """What is known of a model that was chosen, and of those that answer when it cannot."""
+    """Return the facts about a chosen model and its fallbacks."""
     facts: Facts = {
         "provider": choice.provider,
         "model": choice.model,
@@ -204,20 +207,20 @@ def model_facts(choice: ModelChoice, prices: Prices) -> Facts:
 
 
 def _price_per_million(choice: ModelChoice, prices: Prices) -> Facts | None:
-    """US dollars per million tokens; None when nobody knows."""
-    # A thousand is asked for: some models cost more when they are sent a million at once.
+    """US dollars per million tokens; None if unknown."""
+    # Price a thousand tokens: some models charge more for requests of a million.
     sides = {"input": Usage(input_tokens=1000), "output": Usage(output_tokens=1000)}
     now = datetime.now(UTC)
     costs = {
         side: prices.cost(usage, provider=choice.provider, model=choice.model, at=now)
         for side, usage in sides.items()
     }
-    known = {side: float(cost * 1000) for side, cost in costs.items() if cost is not None}
-    return known if len(known) == 2 else None
+    per_million = {side: float(cost * 1000) for side, cost in costs.items() if cost is not None}
+    return per_million if len(per_million) == 2 else None
 
 
 def agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    """The same for people."""
+    """Format the facts about an agent's model as table rows."""
     if "error" in facts:
         yield name, _format_error(facts)
         return
@@ -227,16 +230,16 @@ def agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
     if facts["context_size"]:
         yield "", f"{facts['context_size']:,} tokens of context; {_format_price(facts['price'])}"
     if facts["fallback"]:
-        yield from agent_rows("  or else", facts["fallback"])
+        yield from agent_rows("  fallback", facts["fallback"])
     if facts["provider"] == "extractive" and facts["tried"]:
-        yield "", "It quotes what tools find; no language model is used. Looked for:"
+        yield "", "No language model is used: answers quote search results. Tried:"
         yield from (("", f"  {line}") for line in facts["tried"])
         yield "", MODEL_HINT
 
 
 def _format_price(price: Mapping[str, float] | None) -> str:
     if price is None:
-        return "its price is not known"
+        return "unknown price"
     if not any(price.values()):
         return "free"
     return f"${price['input']:g} in, ${price['output']:g} out per million tokens"
@@ -244,5 +247,5 @@ def _format_price(price: Mapping[str, float] | None) -> str:
 
 def _format_error(facts: Facts) -> str:
     error = facts["error"]
-    place = f"{SourceLocation(**error['where'])}: " if "where" in error else ""
-    return f"{place}{error['message']} {error['hint']}"
+    location = f"{SourceLocation(**error['where'])}: " if "where" in error else ""
+    return f"{location}{error['message']} {error['hint']}"

@@ -1,7 +1,6 @@
-"""`dodona token`: who may come in from elsewhere.
+"""`dodona token`: create, list and revoke API tokens.
 
-It works on the store, beside a gateway that uses it too: what is done here counts there within a
-second.
+It writes to the store. A running gateway applies changes within a second.
 """
 
 from __future__ import annotations
@@ -24,37 +23,43 @@ from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
 
-app = App(name="token", help="Make, list and revoke tokens.")
+app = App(name="token", help="Create, list and revoke API tokens.")
 
 
 @app.command
 def create(
     *,
-    user: Annotated[str, Parameter(help="Whose it is: what they ask is kept under this name.")],
-    scope: Annotated[
-        str, Parameter(help=f"What it may do, with commas between: {', '.join(SCOPES)}.")
-    ],
-    label: Annotated[str, Parameter(help="What it is for, to know it by.")] = "",
+    user: Annotated[str, Parameter(help="Owner of the token, its runs and its projects.")],
+    scope: Annotated[str, Parameter(help=f"Scopes, separated by commas: {', '.join(SCOPES)}.")],
+    label: Annotated[
+        str, Parameter(show_default=False, help="Label to recognise the token by.")
+    ] = "",
     expires: Annotated[
-        str | None, Parameter(help="After how long it ends, like 12h, 90d or 1y; never by default.")
+        str | None, Parameter(help="Lifetime, such as 12h, 90d or 1y. Unlimited by default.")
     ] = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Make a token and show it, this once."""
-    ends = None if expires is None else time() + parse_duration(expires, option="--expires")
+    """Create a token and print it.
+
+    The token cannot be shown again.
+    """
+    expires_at = None if expires is None else time() + parse_duration(expires, option="--expires")
     scopes = frozenset(each.strip() for each in scope.split(",") if each.strip())
     loaded = load_config_quietly(config, redactor)
-    made, text = asyncio.run(_create(loaded, redactor, user, scopes, label=label, expires_at=ends))
-    # Shown on purpose, so it does not pass the redactor.
+    token, secret = asyncio.run(
+        _create(loaded, redactor, user, scopes, label=label, expires_at=expires_at)
+    )
+    # Printed on purpose, so it bypasses the redactor.
     if json:
-        print_json({**_token_json(made), "token": text})
+        print_json({**_token_json(token), "token": secret})
         return
-    print_text(text)
-    until = "" if made.expires_at is None else f", until {_format_minute(made.expires_at)}"
+    print_text(secret)
+    until = "" if token.expires_at is None else f", until {_format_minute(token.expires_at)}"
     print_note(
-        f"Token {made.id} of {made.user_id}: {_format_scopes(made)}{until}. It is not shown again."
+        f"Token {token.id} for {token.user_id}: {_format_scopes(token)}{until}. "
+        "It cannot be shown again."
     )
 
 
@@ -62,36 +67,39 @@ def create(
 def list_tokens(
     *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
-    """List the tokens, those that count no more too."""
+    """List all tokens, including revoked and expired ones."""
     loaded = load_config_quietly(config, redactor)
-    found = asyncio.run(_list(loaded, redactor))
+    tokens = asyncio.run(_list(loaded, redactor))
     if json:
-        print_json(redactor.scrub_all({"tokens": [_token_json(each) for each in found]}))
-    elif not found:
-        print_text("There are no tokens. Make one: dodona token create --user NAME --scope chat")
+        print_json(redactor.scrub_all({"tokens": [_token_json(each) for each in tokens]}))
+    elif not tokens:
+        print_text("No tokens. Create one: dodona token create --user NAME --scope chat")
     else:
-        heading = ("id", "user", "scopes", "state", "made", "last used", "label")
+        heading = ("id", "user", "scopes", "state", "created", "last used", "label")
         print_text(
-            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, found)])))
+            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, tokens)])))
         )
 
 
 @app.command
 def revoke(
-    token: Annotated[int, Parameter(name="ID", help="The number of a token.")],
+    token: Annotated[int, Parameter(name="ID", help="Token ID.")],
     /,
     *,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Let a token count no more. A gateway that runs obeys within a second."""
+    """Revoke a token.
+
+    A running gateway applies this within a second.
+    """
     loaded = load_config_quietly(config, redactor)
     revoked = asyncio.run(_revoke(loaded, redactor, token))
     if json:
         print_json(redactor.scrub_all(_token_json(revoked)))
     else:
-        print_text(f"Token {revoked.id} of {revoked.user_id} is revoked.")
+        print_text(f"Revoked token {revoked.id} of {revoked.user_id}.")
 
 
 async def _create(
@@ -129,13 +137,13 @@ def _format_state(token: ApiToken) -> str:
 
 def _row(token: ApiToken) -> tuple[str, ...]:
     used = "never" if token.last_used_at is None else _format_minute(token.last_used_at)
-    made = _format_minute(token.created_at)
+    created = _format_minute(token.created_at)
     return (
         str(token.id),
         token.user_id,
         _format_scopes(token),
         _format_state(token),
-        made,
+        created,
         used,
         token.label,
     )

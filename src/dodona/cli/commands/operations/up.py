@@ -1,4 +1,4 @@
-"""`dodona up`: the gateway, until somebody stops it."""
+"""`dodona up`: run the gateway until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dodona.app.config.validation.extensions import unused_sections
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
 from dodona.app.projects.code import code_folders
-from dodona.app.telemetry import logging as logs
+from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.client.gateway_file import Announcement
 from dodona.cli.commands.operations.status import agent_rows, model_facts
 from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
@@ -34,38 +34,39 @@ from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
 from dodona.gateway.settings import GatewaySettings, RequestLimits
-from dodona.gateway.state import GatewayServices
+from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
 
-SHUTDOWN_TIMEOUT: Final = 10.0  # seconds in which runs may finish when we are stopped
+SHUTDOWN_TIMEOUT: Final = 10.0  # seconds for active runs to finish
 
 _TRY_LINE = re.compile(r"^try:[ \t]*(\S.*)$", re.MULTILINE)
 
 
 def up(
     *,
-    host: Annotated[str | None, Parameter(help="Where to listen; [gateway] host.")] = None,
+    host: Annotated[
+        str | None, Parameter(help="Address to listen on. Defaults to gateway.host.")
+    ] = None,
     port: Annotated[
         int | None,
         Parameter(
-            help="The port, 0 for any that is free; [gateway] port.",
+            help="Port, or 0 for any free port. Defaults to gateway.port.",
             validator=validators.Number(gte=0, lte=65535),
         ),
     ] = None,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
+    """Run the gateway until Ctrl-C. Interrupted runs are resumed."""
     loaded = load_config(os.environ, config)
-    logs.configure_logging(loaded.settings.log, redactor)
+    configure_logging(loaded.settings.log, redactor)
     for line in unused_sections(loaded.settings, loaded.origins):
         print_note(line)
     gateway = loaded.settings.gateway
-    here = (host or gateway.host, gateway.port if port is None else port)
-    asyncio.run(
-        _run_gateway(loaded, redactor, here, reload_config=partial(load_config, os.environ, config))
-    )
+    address = (host or gateway.host, gateway.port if port is None else port)
+    reload_config = partial(load_config, os.environ, config)
+    asyncio.run(_run_gateway(loaded, redactor, address, reload_config=reload_config))
 
 
 async def _run_gateway(
@@ -76,60 +77,59 @@ async def _run_gateway(
     reload_config: Callable[[], Config],
 ) -> None:
     credentials = Credentials(config, os.environ, redactor)
-    announced: list[Announcement] = []
+    announcements: list[Announcement] = []
     host, port = address
-    is_here = is_loopback(parse_listen_host(host))
+    is_local = is_loopback(parse_listen_host(host))
     async with AsyncExitStack() as stack:
-        if not is_here:
+        if not is_local:
             await _check_tokens(config, redactor, host)
-        # Before runs are taken up: if the port is in use, somebody else takes them up.
-        listener = stack.enter_context(open_listener(host, port, allow_remote=not is_here))
+        # Before runs are resumed: if the port is in use, another gateway resumes them.
+        listener = stack.enter_context(open_listener(host, port, allow_remote=not is_local))
         runtime = await stack.enter_async_context(
             open_runtime(config, credentials, redactor, serve=True, reload_config=reload_config)
         )
 
-        def tell(url: str) -> None:
+        def on_started(url: str) -> None:
             vault, code = str(runtime.vault or ""), tuple(map(str, code_folders(config)))
-            announced.append(
+            announcements.append(
                 Announcement(url, os.getpid(), runtime.store_location, vault=vault, code=code)
             )
-            announced[0].write(config.home)
+            announcements[0].write(config.home)
             print_text(redactor.scrub(_format_greeting(url, config, runtime)))
 
-        async def leave() -> None:
-            print_note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
-            for each in announced:
+        async def finish_runs() -> None:
+            print_note("\nWaiting for active runs. Press Ctrl-C again to stop immediately.")
+            for each in announcements:
                 each.remove(config.home)
             _print_stopped(await runtime.shutdown(SHUTDOWN_TIMEOUT))
 
         try:
-            app = make_app(
-                runtime.api,
-                settings=_gateway_settings(config.settings.gateway, needs_token=not is_here),
+            state = GatewayState(
+                api=runtime.api,
+                settings=_gateway_settings(config.settings.gateway, needs_token=not is_local),
                 check_readiness=runtime.status.check_ready,
-                services=GatewayServices(
-                    tokens=runtime.tokens,
-                    audit=runtime.audit,
-                    metrics=runtime.metrics,
-                    get_status=runtime.status.snapshot,
-                    routing=runtime.router,
-                ),
+                tokens=runtime.tokens,
+                audit=runtime.audit,
+                metrics=runtime.metrics,
+                get_status=runtime.status.snapshot,
+                routing=runtime.router,
                 redactor=redactor,
             )
+            app = make_app(state)
             with tuned_gc():
-                await serve(app, listener, on_started=tell, finish_runs=leave)
+                await serve(app, listener, on_started=on_started, finish_runs=finish_runs)
         finally:
-            for each in announced:
+            for each in announcements:
                 each.remove(config.home)
 
 
 async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
-    """Where others can come in, somebody must be known: with no token, nobody could."""
+    """Require a token for a public address: without one, every request would be denied."""
     async with open_store(config, redactor) as store:
         if not await store.api_tokens.has_active():
             raise ConfigError(
-                f"on {host} others on the network could come in, and there is no token yet.",
-                hint="Make one first: dodona token create --user NAME --scope chat",
+                f"listening on {host} is open to the network and needs a token.",
+                hint="Create one first: dodona token create --user NAME --scope chat",
             )
 
 
@@ -145,8 +145,8 @@ def _gateway_settings(gateway: GatewaySection, *, needs_token: bool) -> GatewayS
 
 def _print_stopped(count: int) -> None:
     if count:
-        runs = "run goes" if count == 1 else "runs go"
-        print_note(f"{count} {runs} on with the next `dodona up`.")
+        runs = "1 run" if count == 1 else f"{count} runs"
+        print_note(f"The next `dodona up` resumes {runs}.")
     print_note("Stopped.")
 
 
@@ -158,7 +158,7 @@ def _format_greeting(url: str, config: Config, runtime: Runtime) -> str:
         ("address", url),
         *agent_rows("agent", {**facts, "tried": ()}),
         ("vault", str(runtime.vault or "-")),
-        *(("code" if place == 0 else "", path) for place, path in enumerate(code)),
+        *(("code" if number == 0 else "", path) for number, path in enumerate(code)),
         ("store", runtime.store_location),
     ]
     return "\n".join([format_columns(rows), "", *_format_hints(runtime.vault)])
@@ -166,17 +166,17 @@ def _format_greeting(url: str, config: Config, runtime: Runtime) -> str:
 
 def _format_hints(vault: Path | None) -> Iterator[str]:
     if vault is not None and next(iter(walk_notes(vault)), None) is None:
-        yield f"There are no notes yet. Put Markdown files into {vault}"
+        yield f"No notes yet. Put Markdown files into {vault}"
     yield f'Try: dodona ask "{_suggested_question(vault)}"'
-    yield "Ctrl-C stops."
+    yield "Press Ctrl-C to stop."
 
 
 def _suggested_question(vault: Path | None) -> str:
-    """What the vault proposes: `try:` in the front matter of its index.md."""
+    """Return the question in `try:` of the front matter of the vault's index.md, or "…"."""
     try:
         text = (vault / "index.md").read_text(encoding="utf-8") if vault else ""
     except (OSError, ValueError):
         text = ""
     front = text.partition("\n---")[0] if text.startswith("---\n") else ""
-    found = _TRY_LINE.search(front)
-    return strip_control_chars(found[1].strip()).replace('"', "'")[:200] if found else "…"
+    match = _TRY_LINE.search(front)
+    return strip_control_chars(match[1].strip()).replace('"', "'")[:200] if match else "…"

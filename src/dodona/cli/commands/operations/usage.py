@@ -1,4 +1,4 @@
-"""`dodona usage`: what calls of models came to."""
+"""`dodona usage`: show model usage and cost."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ from dodona.core.errors import BadRequest
 from dodona.net.redactor import Redactor
 
 ALL_USERS: Final = "*"
-MAX_BAR_WIDTH: Final = 24  # of a bar
+MAX_BAR_WIDTH: Final = 24  # columns
 _GROUP_COLUMNS: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
-User = Annotated[str, Parameter(help="Whose; * is everybody's.")]
+User = Annotated[str, Parameter(help="User, or * for all users.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFilter:
-    """The calls that are added up."""
+    """Which calls to include, and how to group them."""
 
     by: Annotated[
         Literal["day", "agent", "model", "session", "user"],
-        Parameter(help="What calls are put together by."),
+        Parameter(help="Group by."),
     ] = "day"
-    since: Annotated[str | None, Parameter(help="The first day, of UTC, as in 2026-11-01.")] = None
-    until: Annotated[str | None, Parameter(help="The last day.")] = None
+    since: Annotated[str | None, Parameter(help="First day (UTC), such as 2026-11-01.")] = None
+    until: Annotated[str | None, Parameter(help="Last day (UTC).")] = None
     user: User = LOCAL_USER
     limit: Annotated[
-        int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))
+        int, Parameter(help="Maximum number of rows.", validator=validators.Number(gte=1, lte=1000))
     ] = 30
 
     @property
     def period(self) -> UsageQuery:
+        """The query for the chosen user and days."""
         user_id = None if self.user == ALL_USERS else self.user
         return UsageQuery.from_days(user_id, since=self.since, until=self.until)
 
@@ -59,27 +60,27 @@ def usage(
     usage_filter: Annotated[UsageFilter | None, Parameter(name="*")] = None,
     as_csv: Annotated[
         bool,
-        Parameter(name="--csv", negative="", show_default=False, help="Print a table for sheets."),
+        Parameter(name="--csv", negative="", show_default=False, help="Print the result as CSV."),
     ] = False,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Tell what calls of models came to: tokens, and dollars as far as prices are known."""
+    """Show model usage and cost."""
     if json and as_csv:
-        raise BadRequest("--json and --csv are two things.", hint="Leave one of them out.")
+        raise BadRequest("--json and --csv cannot be combined.", hint="Use one of them.")
     loaded = load_config_quietly(config, redactor)
-    found = redactor.scrub_all(
+    report = redactor.scrub_all(
         asyncio.run(_load_usage(loaded, redactor, usage_filter or UsageFilter()))
     )
     if json:
-        print_json(found)
+        print_json(report)
     elif as_csv:
-        print_text(_format_csv(found["usage"]), end="")
-    elif not found["usage"]:
-        print_text("No model was called in that time.")
+        print_text(_format_csv(report["usage"]), end="")
+    elif not report["usage"]:
+        print_text("No model calls in this period.")
     else:
-        print_text(_format_chart(found))
+        print_text(_format_chart(report))
 
 
 async def _load_usage(
@@ -93,25 +94,25 @@ async def _load_usage(
 
 
 def _format_csv(rows: Sequence[dict[str, Any]]) -> str:
-    written = io.StringIO()
+    buffer = io.StringIO()
     if rows:
-        table = csv.DictWriter(written, list(rows[0]), lineterminator="\n")
+        table = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
-    return written.getvalue()
+    return buffer.getvalue()
 
 
-def _format_chart(found: dict[str, Any]) -> str:
-    """Days from the oldest on, so that time goes down; the longest bar is the largest sum."""
-    rows: list[dict[str, Any]] = found["usage"]
-    shown = rows[::-1] if found["by"] == "day" else rows
-    most = max(map(_total_tokens, rows))
-    lines = [(found["by"], "", "tokens", "read", "written", "calls", "cost")]
+def _format_chart(report: dict[str, Any]) -> str:
+    """Format usage as a bar chart. Days are in ascending order."""
+    rows: list[dict[str, Any]] = report["usage"]
+    ordered = rows[::-1] if report["by"] == "day" else rows
+    maximum = max(map(_total_tokens, rows))
+    lines = [(report["by"], "", "tokens", "input", "output", "calls", "cost")]
     lines += [
-        (_group_name(row), draw_bar(_total_tokens(row), most), *_format_figures(row))
-        for row in shown
+        (_group_name(row), draw_bar(_total_tokens(row), maximum), *_format_figures(row))
+        for row in ordered
     ]
-    lines.append(("all", "", *_format_figures(found["total"])))
+    lines.append(("total", "", *_format_figures(report["total"])))
     return format_columns(lines)
 
 
@@ -125,15 +126,16 @@ def _group_name(row: dict[str, Any]) -> str:
 
 
 def _format_figures(row: dict[str, Any]) -> tuple[str, ...]:
-    read, written = row["input_tokens"], row["output_tokens"]
+    input_tokens, output_tokens = row["input_tokens"], row["output_tokens"]
     cost = f"${row['cost_usd']:,.4f}"
     if row["unpriced"]:
-        cost += f" and {row['unpriced']} of unknown price"
-    return f"{read + written:,}", f"{read:,}", f"{written:,}", f"{row['calls']:,}", cost
+        cost += f" (excluding {row['unpriced']} unpriced)"
+    counts = (input_tokens + output_tokens, input_tokens, output_tokens, row["calls"])
+    return *(f"{count:,}" for count in counts), cost
 
 
 def draw_bar(value: float, maximum: float) -> str:
-    """As long as its share of the most; what is something is never drawn as nothing."""
+    """Draw a bar proportional to the maximum. A positive value has at least the thinnest bar."""
     eighths = round(8 * MAX_BAR_WIDTH * value / maximum) if maximum else 0
     whole, rest = divmod(max(1 if value else 0, eighths), 8)
     return "█" * whole + _EIGHTHS[rest].strip()

@@ -1,1 +1,1 @@
-"""Commands to set up a project, its notes, trees and rules."""
+"""Commands that manage a project, its notes, trees, rules and settings."""

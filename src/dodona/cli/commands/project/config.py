@@ -1,4 +1,4 @@
-"""`dodona config`: what is set and where, what is wrong with it, and how it is changed."""
+"""`dodona config`: check, show and change settings."""
 
 from __future__ import annotations
 
@@ -42,20 +42,23 @@ from dodona.documents.toml_lines import KeyPath
 from dodona.documents.validation_errors import ConfigErrorBuilder
 from dodona.net.redactor import Redactor
 
-app = App(name="config", help="Check, show and change the settings.")
+app = App(name="config", help="Check, show and change settings.")
 
 NO_CONFIG_FILE = "no config file, defaults and environment only"
 
-Key = Annotated[str, Parameter(name="KEY", help="As in: agent.model, bindings[0].agent_id.")]
-ConfigFile = Annotated[
-    Path | None, Parameter(name="--config", help="The config file, if not the usual one.")
+Key = Annotated[
+    str, Parameter(name="KEY", help="Setting, such as agent.model or bindings[0].agent_id.")
 ]
-InjectedRedactor = Annotated[Redactor, Parameter(parse=False)]  # from `main`, never typed
+ConfigFile = Annotated[Path | None, Parameter(name="--config", help="Path to the config file.")]
+InjectedRedactor = Annotated[Redactor, Parameter(parse=False)]  # injected by `main`
 
 
 @app.command
 def check(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
-    """Tell every mistake in the config file and the environment at once; exit 0 when none."""
+    """Check the config file and the environment.
+
+    All problems are reported at once. The exit code is 0 if there are none.
+    """
     file = find_file(os.environ, home_folder(os.environ), config)
     problems: Sequence[DodonaError] = ()
     notes: Sequence[str] = ()
@@ -65,8 +68,8 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Injected
     except ConfigError as error:
         problems = error.problems()
     if json:
-        told = [errors.as_json(problem)["error"] for problem in problems]
-        report = {"ok": not problems, "file": str(file) if file else None, "errors": told}
+        documents = [errors.as_json(problem)["error"] for problem in problems]
+        report = {"ok": not problems, "file": str(file) if file else None, "errors": documents}
         print_json(redactor.scrub_all({**report, "notes": notes}))
         return ConfigError.exit_code if problems else 0
     for line in (*map(errors.as_text, problems), *notes):
@@ -78,7 +81,11 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Injected
 
 @app.command
 def show(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> None:
-    """Show every setting in effect, and where it was made: in a line, a variable, by default."""
+    """Show all settings and where each one is set.
+
+    The origin is a line of the config file, an environment variable, or the
+    default.
+    """
     loaded = load_config(os.environ, config)
     rows = [
         (dotted_key(path), value, str(loaded.origins.of(path) or "default"))
@@ -98,15 +105,15 @@ def show(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedR
 def get(
     key: Key, /, *, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor
 ) -> None:
-    """Print a setting in effect: a value alone, all of a section line by line."""
+    """Print the value of a setting or section."""
     path = _parse_key(key)
     loaded = load_config(os.environ, config)
-    found = [
+    settings = [
         (at, value) for at, value in _iter_settings((), loaded.settings) if at[: len(path)] == path
     ]
-    if not found and not _may_be_empty(path):
-        raise NotFound(f"there is no {key}.", hint="See: dodona config show")
-    is_one = [at for at, _ in found] == [path]
+    if not settings and not _may_be_empty(path):
+        raise NotFound(f"{key} is not set.", hint="See: dodona config show")
+    is_one = [at for at, _ in settings] == [path]
     if json:
         rows = [
             {
@@ -114,18 +121,18 @@ def get(
                 "value": value,
                 "origin": str(loaded.origins.of(at) or "default"),
             }
-            for at, value in found
+            for at, value in settings
         ]
         print_json(redactor.scrub_all(rows[0] if is_one else {"key": key, "settings": rows}))
     elif is_one:
-        value = found[0][1]
+        value = settings[0][1]
         print_text(
             redactor.scrub(value if isinstance(value, str) else _format_value(value, none=""))
         )
-    elif found:
+    elif settings:
         print_text(
             redactor.scrub(
-                format_columns([(dotted_key(at), _format_value(value)) for at, value in found])
+                format_columns([(dotted_key(at), _format_value(value)) for at, value in settings])
             )
         )
 
@@ -138,57 +145,63 @@ def set_(
         Parameter(
             name="VALUE",
             allow_leading_hyphen=True,
-            help="Text as it is; of a list, the parts are between commas, or it is a TOML array.",
+            help="New value. Separate list items with commas, or use a TOML array.",
         ),
     ] = None,
     /,
     *,
     unset: Annotated[
         bool,
-        Parameter(negative="", show_default=False, help="Take it out, so that its default counts."),
+        Parameter(negative="", show_default=False, help="Remove the setting and use its default."),
     ] = False,
     config: ConfigFile = None,
     json: AsJson = False,
     redactor: InjectedRedactor,
 ) -> None:
-    """Change one setting in the config file; its comments and all else stay as they are.
+    """Change one setting in the config file.
 
-    What comes of it is checked before anything is written. Without a file, one is made.
+    Comments and other settings are preserved. The result is checked before it
+    is written. A missing file is created.
     """
     path = _parse_key(key)
     if (value is None) != unset:
         raise BadRequest(
-            "a value or --unset is needed, and not both.", hint="Like: config set log.level debug"
+            "give either a value or --unset.", hint="Example: config set log.level debug"
         )
     new = None if value is None else parse_argument(value, path)
     file = file_to_edit(os.environ, config)
     edit_config(file, {path: new}, is_implicit=is_implicit_file(os.environ, file, config))
-    made = read_document(file, label="the config file", max_bytes=MAX_CONFIG_BYTES)
-    variables = overriding_variables(os.environ, made.table, [path])
-    notes = [f"{name} is set, and comes before the file." for name in variables]
+    document = read_document(file, label="the config file", max_bytes=MAX_CONFIG_BYTES)
+    variables = overriding_variables(os.environ, document.table, [path])
+    notes = [f"{name} is set and overrides the file." for name in variables]
     if json:
         report = {"file": str(file), "key": key, "value": new, "notes": notes}
         print_json(redactor.scrub_all(report))
         return
     line = f"{key} is not set" if new is None else f"{key} = {format_toml_value(new)}"
-    print_text(redactor.scrub(f"{file if new is None else made.nearest_location(path)}: {line}"))
+    print_text(
+        redactor.scrub(f"{file if new is None else document.nearest_location(path)}: {line}")
+    )
     for each in notes:
         print_note(each)
 
 
 @app.command
 def schema() -> None:
-    """Print the config file's JSON Schema, for editors that complete and check TOML."""
+    """Print the JSON Schema of the config file.
+
+    Editors can use it to complete and check the file.
+    """
     print_text(json_text.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
 def _parse_key(key: str) -> KeyPath:
-    """The setting of this name; there must be such."""
+    """Parse the name of a setting; raise if it does not exist."""
     path = parse_dotted_key(key)
     if path is None:
         raise BadRequest(
-            f"'{key[:80]}' is no name of a setting.",
-            hint='Like agent.model, prices."gpt-4.1".input or bindings[0].agent_id.',
+            f"'{key[:80]}' is not a valid setting name.",
+            hint='Examples: agent.model, prices."gpt-4.1".input, bindings[0].agent_id.',
         )
     for length in range(1, len(path) + 1):
         if at(path[:length]) is None:
@@ -197,7 +210,7 @@ def _parse_key(key: str) -> KeyPath:
 
 
 def _may_be_empty(path: KeyPath) -> bool:
-    """Is it for entries of the user's own, of which there may be none?"""
+    """Whether this is a table or list of user-defined entries, which may be empty."""
     return entry_type(at(path)) is not None or is_list_of_sections(path)
 
 

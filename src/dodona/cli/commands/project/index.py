@@ -1,6 +1,6 @@
-"""`dodona index`: a folder of code becomes known to a project; indexes are brought up to date.
+"""`dodona index`: add a folder of code to a project and update the indexes.
 
-It works on the files themselves, beside a gateway that uses them too.
+It works directly on the index files. A running gateway may use them at the same time.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dodona.store.store import Store
 from dodona.tools.code import IndexedCode
 
 INTERRUPTED_EXIT_CODE: Final = 130
-MAX_SAMPLED_FILES: Final = 2_000  # files by which a folder of notes is known
+MAX_SAMPLED_FILES: Final = 2_000  # files looked at to recognise a folder of notes
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexRequest:
-    """What to index for a project; with `path`, this folder, which becomes part of it."""
+    """What to index for a project: all its folders, or the folder `path`, which is added to it."""
 
     project_id: str
     path: Path | None
@@ -50,38 +50,40 @@ class _IndexRequest:
 
 def index(
     path: Annotated[
-        Path | None, Parameter(name="PATH", help="A folder of code or notes; all of the project's.")
+        Path | None,
+        Parameter(name="PATH", help="Folder of code or notes. Defaults to all folders."),
     ] = None,
     /,
     *,
     project: Annotated[
-        str | None, Parameter(name="--project", help="Which; by default this folder's.")
+        str | None,
+        Parameter(name="--project", help="Project. Defaults to the project of the current folder."),
     ] = None,
     rebuild: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Begin from nothing.")
+        bool, Parameter(negative="", show_default=False, help="Rebuild the index from scratch.")
     ] = False,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> int:
-    """Index a folder, so that questions are answered from it; later, what has changed there."""
+    """Index a folder of code or notes, or all folders of the project."""
     loaded = load_config_quietly(config, redactor)
-    wanted = _IndexRequest(project or project_of(Path.cwd()), _resolve_folder(path), rebuild)
+    request = _IndexRequest(project or project_of(Path.cwd()), _resolve_folder(path), rebuild)
     try:
-        told = asyncio.run(_run_index(loaded, redactor, wanted))
+        report = asyncio.run(_run_index(loaded, redactor, request))
     except KeyboardInterrupt:
-        print_note("Interrupted. What is done is kept: dodona index goes on from there.")
+        print_note("Interrupted. Run dodona index again to continue.")
         return INTERRUPTED_EXIT_CODE
     if json:
-        print_json(redactor.scrub_all(told))
+        print_json(redactor.scrub_all(report))
     else:
-        print_text(redactor.scrub(strip_control_chars("\n".join(_format_report(told)))))
+        print_text(redactor.scrub(strip_control_chars("\n".join(_format_report(report)))))
     return 0
 
 
 def _resolve_folder(path: Path | None) -> Path | None:
     if path is not None and not path.is_dir():
-        raise BadRequest(f"{path} is no folder.", hint="Name the folder that the code is in.")
+        raise BadRequest(f"{path} is not a folder.", hint="Give the folder with the code.")
     return path.resolve() if path else None
 
 
@@ -90,17 +92,17 @@ async def _run_index(config: Config, redactor: Redactor, request: _IndexRequest)
         notes = await asyncio.to_thread(default_vault_folder, config, redactor)
         vaults = VaultIndexes(store.projects, default=notes, home=config.home)
         vault = await vaults.folder(LOCAL_USER, request.project_id)
-        told: dict[str, Any] = {"project": request.project_id}
+        report: dict[str, Any] = {"project": request.project_id}
         if request.path is None or await asyncio.to_thread(_is_notes_folder, request.path, vault):
             folder = (
                 vault if request.path is None or _is_inside(request.path, vault) else request.path
             )
             files = await _index_notes(vaults, folder)
-            told["notes"] = {"folder": str(folder), "is_vault": folder == vault, "files": files}
-        if "notes" not in told or request.path is None:
+            report["notes"] = {"folder": str(folder), "is_vault": folder == vault, "files": files}
+        if "notes" not in report or request.path is None:
             code = await asyncio.to_thread(default_code_folders, config, redactor)
-            told["code"] = await _index_code(config, store, request=request, default=code)
-        return told
+            report["code"] = await _index_code(config, store, request=request, default=code)
+        return report
 
 
 async def _index_notes(vaults: VaultIndexes, folder: Path) -> int:
@@ -113,7 +115,7 @@ async def _index_notes(vaults: VaultIndexes, folder: Path) -> int:
 async def _index_code(
     config: Config, store: Store, *, request: _IndexRequest, default: tuple[Path, ...]
 ) -> dict[str, Any] | None:
-    """The state of the project's code, after all is taken in; None when it has none."""
+    """Index the project's code and return its state; None if it has no code."""
     settings = config.settings.code
     async with CodeIndexes(
         store.projects,
@@ -131,19 +133,21 @@ async def _index_code(
 
 
 async def _refresh_code(code: IndexedCode, *, rebuild: bool) -> IndexState:
-    take = code.rebuild if rebuild else code.refresh
+    update = code.rebuild if rebuild else code.refresh
     with ProgressBar("files") as bar:
-        return await take(lambda now: bar.update(now.done, now.total, now.size))
+        return await update(
+            lambda progress: bar.update(progress.done, progress.total, progress.size)
+        )
 
 
 async def _add_folder(
     store: Store, project_id: str, path: Path, before: tuple[Path, ...]
 ) -> tuple[Path, ...]:
-    """Make a folder the project's, beside those that it names, or has by the settings."""
+    """Add a folder to those of the project, or to those from the settings."""
 
     def change(project: Project) -> Project:
-        known = [expand_user(each) for each in project.code_paths] or before
-        return replace(project, code_paths=tuple(map(str, outermost_folders((*known, path)))))
+        folders = [expand_user(each) for each in project.code_paths] or before
+        return replace(project, code_paths=tuple(map(str, outermost_folders((*folders, path)))))
 
     changed = await store.projects.update(LOCAL_USER, project_id, change)
     return tuple(map(Path, changed.code_paths))
@@ -154,7 +158,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _is_notes_folder(folder: Path, vault: Path) -> bool:
-    """Is it in the vault, or is most of it Markdown?"""
+    """Whether the folder is in the vault, or most of its files are Markdown."""
     if _is_inside(folder, vault):
         return True
     names = list(islice(_walk_file_names(folder), MAX_SAMPLED_FILES))
@@ -174,21 +178,21 @@ def _format_report(report: dict[str, Any]) -> Iterator[str]:
     if notes:
         yield f"  notes  {notes['files']:,} in {notes['folder']}"
         if not notes["is_vault"]:
-            yield f"         To ask about them, make it a project: dodona init {notes['folder']}"
+            yield f"         To ask questions about them: dodona init {notes['folder']}"
     if code:
         yield from _format_code(code)
     elif "code" in report:
-        yield "  code   none; add some: dodona index PATH"
+        yield "  code   none; to add a folder: dodona index PATH"
 
 
 def _format_code(code: dict[str, Any]) -> Iterator[str]:
     speed = code["size"] / 1e6 / code["seconds"] if code["seconds"] else 0.0
     yield f"  code   {code['files']:,} files in {', '.join(code['folders'])}"
     yield (
-        f"         {code['indexed']:,} taken in, {code['unchanged']:,} unchanged, "
+        f"         {code['indexed']:,} indexed, {code['unchanged']:,} unchanged, "
         f"{code['removed']:,} removed, {code['skipped']:,} skipped (ignored, binary or too large)"
     )
-    yield f"         {code['symbols']:,} definitions in {code['chunks']:,} pieces"
+    yield f"         {code['symbols']:,} definitions in {code['chunks']:,} chunks"
     if code["size"]:
         yield (
             f"         {code['size'] / 1e6:,.1f} MB in {code['seconds']:.1f} s: {speed:.1f} MB/s"

@@ -1,4 +1,4 @@
-"""`dodona init`: a folder of notes becomes a project."""
+"""`dodona init`: turn a folder of notes into a project."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from dodona.net.redactor import Redactor
 
 
 def init(
-    folder: Annotated[Path, Parameter(help="The folder that the notes are in.")] = Path(),
+    folder: Annotated[Path, Parameter(help="Folder of notes.")] = Path(),
     /,
     *,
     project: Annotated[
-        str | None, Parameter(help="The project's name; by default the folder's.")
+        str | None, Parameter(help="Project name. Defaults to the folder name.")
     ] = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Make a folder a project: questions asked in it or below are answered from its notes."""
+    """Turn a folder of notes into a project."""
     loaded = load_config_quietly(config, redactor)
-    place = _ensure_folder(folder)
-    name = project or _existing_name(place) or suggest_project_id(place)
-    made = asyncio.run(
-        _ensure_project(loaded, redactor, name, place, is_explicit=project is not None)
+    path = _ensure_folder(folder)
+    name = project or _existing_name(path) or suggest_project_id(path)
+    document = asyncio.run(
+        _ensure_project(loaded, redactor, name, path, is_explicit=project is not None)
     )
-    write_project_id(place, name)
+    write_project_id(path, name)
     if json:
-        print_json(redactor.scrub_all(made))
+        print_json(redactor.scrub_all(document))
         return
-    print_text(f"Project {name}: questions are answered from the Markdown files in {place}.")
-    print_text(f"{place / PROJECT_FILE} says so; ask in this folder or below it:")
+    print_text(f"Project {name}: questions are answered from the Markdown files in {path}.")
+    print_text(f"Created {path / PROJECT_FILE}. Ask in this folder or below it:")
     print_text('  dodona ask "…"')
 
 
@@ -57,12 +57,12 @@ def _ensure_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadRequest(f"{folder} cannot be made a folder: {error.strerror}.") from error
+        raise BadRequest(f"cannot create the folder {folder}: {error.strerror}.") from error
     return folder.resolve()
 
 
 def _existing_name(folder: Path) -> str:
-    """The name that an earlier `init` left here; a file that is damaged is written anew."""
+    """Return the name in an existing project file. A damaged file is ignored and replaced."""
     try:
         return read_project_id(folder)
     except BadRequest:
@@ -72,20 +72,20 @@ def _existing_name(folder: Path) -> str:
 async def _ensure_project(
     config: Config, redactor: Redactor, name: str, folder: Path, *, is_explicit: bool
 ) -> dict[str, Any]:
-    """The project of this name and folder; made if there is none."""
+    """Return the project with this name and folder; create it if needed."""
     async with open_store(config, redactor) as store:
         projects = ProjectViews(store)
         try:
-            known = await projects.get(LOCAL_USER, name)
+            project = await projects.get(LOCAL_USER, name)
         except NotFound:
             return await projects.create(LOCAL_USER, {"id": name, "vault_path": str(folder)})
-        place: str | None = known["vault_path"]
-        if place is not None and _is_same_folder(place, folder):
-            return known
-        if place is not None or not is_explicit:
-            at = place or "Dodona's own folder"
+        vault: str | None = project["vault_path"]
+        if vault is not None and _is_same_folder(vault, folder):
+            return project
+        if vault is not None or not is_explicit:
+            location = vault or "the default vault"
             raise BadRequest(
-                f"there is a project {name} already: its notes are in {at}.",
+                f"project {name} already exists, with its notes in {location}.",
                 hint="Choose another name: --project NAME",
             )
         return await projects.change(LOCAL_USER, name, {"vault_path": str(folder)})

@@ -1,4 +1,4 @@
-"""`dodona onboard`: who answers, and the key for it."""
+"""`dodona onboard`: choose a model provider and save its API key."""
 
 from __future__ import annotations
 
@@ -26,28 +26,29 @@ from dodona.models.providers import PROVIDERS
 
 _DESCRIPTIONS = {
     "ollama": "models on this machine, no key",
-    "openai-compatible": "a server of your own",
-    "extractive": "no language model: quotes what tools find",
+    "openai-compatible": "your own server",
+    "extractive": "no language model; quotes search results",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnboardFlags:
-    """What need not be asked."""
+    """Answers given as options instead of at the prompt."""
 
-    provider: Annotated[str | None, Parameter(help="Who serves the model.")] = None
+    provider: Annotated[str | None, Parameter(help="Model provider.")] = None
     model: Annotated[
         str | None,
-        Parameter(help="The provider's name of the model; its default is the provider's."),
+        Parameter(help="Model name. Defaults to the provider's default model."),
     ] = None
     base_url: Annotated[
-        str | None, Parameter(help="Where the provider is, if not at its usual place.")
+        str | None,
+        Parameter(help="Base URL of the provider's API. Defaults to the provider's URL."),
     ] = None
     key_stdin: Annotated[
         bool, Parameter(negative="", show_default=False, help="Read the key from standard input.")
     ] = False
     key_from: Annotated[
-        str | None, Parameter(help="Where the key is: env:NAME or file:PATH. It stays there.")
+        str | None, Parameter(help="Reference to the key, env:NAME or file:PATH. It is not copied.")
     ] = None
 
 
@@ -58,26 +59,22 @@ def onboard(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Choose who answers, and give the key; without options, it asks.
-
-    The key is never shown, goes to a file that only you may read, and is sent to nobody now. The
-    config file keeps its comments and all else that it says.
-    """
-    before = Onboarding(os.environ, config, redactor)
-    done = before.set_up(_build_request(flags or OnboardFlags(), before))
+    """Choose a model provider and save its API key."""
+    onboarding = Onboarding(os.environ, config, redactor)
+    result = onboarding.set_up(_build_request(flags or OnboardFlags(), onboarding))
     if json:
-        print_json(redactor.scrub_all(asdict(done)))
+        print_json(redactor.scrub_all(asdict(result)))
     else:
-        _print_result(done)
+        _print_result(result)
 
 
 def _build_request(flags: OnboardFlags, onboarding: Onboarding) -> OnboardingRequest:
-    """What the flags say, and a person where they say nothing."""
+    """Combine the flags with prompts for missing values."""
     if flags.key_stdin and flags.key_from:
-        raise BadRequest("--key-stdin and --key-from exclude each other.", hint="Choose one.")
-    has_person = sys.stdin.isatty() and not flags.key_stdin
-    if flags.provider is None and not has_person:
-        raise BadRequest("nobody is there to be asked.", hint="Name it: --provider NAME")
+        raise BadRequest("--key-stdin and --key-from cannot be combined.", hint="Use one of them.")
+    is_interactive = sys.stdin.isatty() and not flags.key_stdin
+    if flags.provider is None and not is_interactive:
+        raise BadRequest("cannot prompt without a terminal.", hint="Use --provider NAME.")
     name = (
         _prompt_provider(onboarding.provider)
         if flags.provider is None
@@ -85,10 +82,10 @@ def _build_request(flags: OnboardFlags, onboarding: Onboarding) -> OnboardingReq
     )
     base_url, key, model = flags.base_url, None, flags.model
     if flags.provider is None and name == "openai-compatible" and base_url is None:
-        base_url = _prompt("Its address, like http://127.0.0.1:8000/v1: ") or None
+        base_url = _prompt("Base URL, for example http://127.0.0.1:8000/v1: ") or None
     if flags.key_stdin:
         key = sys.stdin.read(5 * MAX_KEY_LENGTH)
-    elif has_person and flags.key_from is None:
+    elif is_interactive and flags.key_from is None:
         key = _prompt_key(name, onboarding.key_location(name))
     if flags.provider is None and model is None and name in PROVIDERS:
         model = _prompt_model(name)
@@ -109,20 +106,20 @@ def _print_result(result: OnboardingResult) -> None:
     print_text('Try: dodona ask "…"')
 
 
-# -- what a person is asked --------------------------------------------------------------------
+# -- prompts -----------------------------------------------------------------------------------
 
 
 def _prompt_provider(default: str | None) -> str:
     default = default if default in PROVIDER_CHOICES else PROVIDER_CHOICES[0]
-    print_text("Who answers?")
+    print_text("Choose a model provider:")
     rows = [
-        (f"  {place}", name, _describe(name))
-        for place, name in enumerate(PROVIDER_CHOICES, start=1)
+        (f"  {number}", name, _describe(name))
+        for number, name in enumerate(PROVIDER_CHOICES, start=1)
     ]
     print_text(format_columns(rows))
     answer = _prompt(f"Number or name [{default}]: ") or default
-    is_place = answer.isdecimal() and 0 < int(answer) <= len(PROVIDER_CHOICES)
-    return PROVIDER_CHOICES[int(answer) - 1] if is_place else check_provider(answer)
+    is_number = answer.isdecimal() and 0 < int(answer) <= len(PROVIDER_CHOICES)
+    return PROVIDER_CHOICES[int(answer) - 1] if is_number else check_provider(answer)
 
 
 def _describe(provider: str) -> str:
@@ -130,22 +127,22 @@ def _describe(provider: str) -> str:
 
 
 def _prompt_key(provider: str, existing: str) -> str | None:
-    """What is typed is not shown. None where there is a key already, or none is needed."""
+    """Prompt for a key without echo. None if there is a key already or none is needed."""
     row = PROVIDERS.get(provider)
     if row is None or (not row.needs_key and provider == "ollama"):
         return None
-    keeps = f", or Enter for the one in {existing}" if existing else ""
-    keeps = keeps or ("" if row.needs_key else ", or Enter for none")
+    default = f"; Enter keeps the key in {existing}" if existing else ""
+    default = default or ("" if row.needs_key else "; Enter for none")
     try:
-        typed = getpass(f"Key of {provider} (it is not shown{keeps}): ")
+        typed = getpass(f"API key for {provider} (hidden{default}): ")
     except EOFError:
         raise _no_answer_error() from None
-    return None if keeps and not typed.strip() else typed
+    return None if default and not typed.strip() else typed
 
 
 def _prompt_model(provider: str) -> str | None:
-    usual = PROVIDERS[provider].default_model
-    return _prompt(f"Model [{usual or 'the first that it has'}]: ") or None
+    default = PROVIDERS[provider].default_model
+    return _prompt(f"Model [{default or 'first available'}]: ") or None
 
 
 def _prompt(question: str) -> str:
@@ -157,4 +154,4 @@ def _prompt(question: str) -> str:
 
 
 def _no_answer_error() -> BadRequest:
-    return BadRequest("there was no answer.", hint="Nothing was changed.")
+    return BadRequest("no input.", hint="Nothing was changed.")

@@ -1,6 +1,6 @@
-"""`dodona rules`: which there are, what is wrong with their files, and what they would do.
+"""`dodona rules`: list, check, test and change rules.
 
-What is changed here, a gateway that runs heeds within a second.
+A running gateway applies changes within a second.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError
 from dodona.net.redactor import Redactor
 
-app = App(name="rules", help="List, check and test rules.")
+app = App(name="rules", help="List, check, test and change rules.")
 
 T = TypeVar("T")
 
-RuleId = Annotated[str, Parameter(name="RULE", help="The id of a rule.")]
+RuleId = Annotated[str, Parameter(name="RULE", help="Rule ID.")]
 
 
 @app.command(name="list")
 def list_rules(
     *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
-    """List the rules as they are for you, and tell of files that are not used."""
-    found = _with_views(config, redactor, lambda rules: rules.list(LOCAL_USER))
+    """List rules with your overrides, and files that could not be loaded."""
+    document = _with_views(config, redactor, lambda rules: rules.list(LOCAL_USER))
     if json:
-        print_json(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(document))
         return
     heading = ("rule", "trigger", "on", "fires", "action")
     rows = [
@@ -53,37 +53,44 @@ def list_rules(
             "once" if each["once"] else "always",
             each["action"]["kind"],
         )
-        for each in found["rules"]
+        for each in document["rules"]
     ]
     print_text(redactor.scrub(strip_control_chars(format_columns([heading, *rows]))))
-    for problem in found["problems"]:
+    for problem in document["problems"]:
         print_note(redactor.scrub(strip_control_chars(f"not used: {problem}")))
 
 
 @app.command
 def check(
     *files: Annotated[
-        Path, Parameter(name="FILE", help="Rules, subscribers or manifests; all of yours if none.")
+        Path,
+        Parameter(
+            name="FILE",
+            help="Rule, subscriber or manifest files. Defaults to all configured files.",
+        ),
     ],
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> int:
-    """Tell every mistake in files of rules, subscribers and packs; exit 0 when there is none."""
+    """Check files of rules, subscribers and packs.
+
+    All problems are reported at once. The exit code is 0 if there are none.
+    """
     if files:
-        count, mistakes = len(files), check_files(files)
+        count, problems = len(files), check_files(files)
     else:
-        count, mistakes = check_configured(load_config_quietly(config, redactor))
+        count, problems = check_configured(load_config_quietly(config, redactor))
     if json:
-        told = [errors.as_json(each)["error"] for each in mistakes]
-        print_json(redactor.scrub_all({"ok": not mistakes, "checked": count, "errors": told}))
-    elif not mistakes:
+        documents = [errors.as_json(each)["error"] for each in problems]
+        print_json(redactor.scrub_all({"ok": not problems, "checked": count, "errors": documents}))
+    elif not problems:
         noun = "file" if files else "rules and subscribers"
         print_text(f"ok: {count} {noun}{'s' * bool(files and count != 1)}")
     else:
-        for each in mistakes:
+        for each in problems:
             print_note(redactor.scrub(errors.as_text(each)))
-    return ConfigError.exit_code if mistakes else 0
+    return ConfigError.exit_code if problems else 0
 
 
 @app.command
@@ -92,38 +99,47 @@ def test(
     /,
     *,
     event: Annotated[
-        str, Parameter(help="JSON: type, severity and payload; else a bare one that it waits for.")
+        str,
+        Parameter(
+            show_default=False,
+            help="Event as JSON (type, severity, payload). Defaults to a minimal matching event.",
+        ),
     ] = "{}",
     context: Annotated[
-        str, Parameter(help="JSON: turn, history, user, project, result; else of a run's beginning")
+        str,
+        Parameter(
+            show_default=False,
+            help="Context as JSON (turn, history, user, project, result). Defaults to a new run.",
+        ),
     ] = "{}",
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Tell what a rule would do about an event. Nothing is done."""
+    """Show what a rule would do for an event, without doing it."""
     sample = {
         "event": _parse_object("--event", event),
         "context": _parse_object("--context", context),
     }
 
-    async def tried(rules: RuleViews) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = await rules.test(LOCAL_USER, rule, sample)
-        known = (await rules.list(LOCAL_USER))["rules"]
-        return found, next(each for each in known if each["id"] == rule)
+    async def run_test(rules: RuleViews) -> tuple[dict[str, Any], dict[str, Any]]:
+        verdict = await rules.test(LOCAL_USER, rule, sample)
+        listing = (await rules.list(LOCAL_USER))["rules"]
+        return verdict, next(each for each in listing if each["id"] == rule)
 
-    found, known = _with_views(config, redactor, tried)
+    verdict, tested_rule = _with_views(config, redactor, run_test)
     if json:
-        print_json(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(verdict))
     else:
-        print_text(redactor.scrub(strip_control_chars("\n".join(_format_verdict(found, known)))))
+        text = "\n".join(_format_verdict(verdict, tested_rule))
+        print_text(redactor.scrub(strip_control_chars(text)))
 
 
 @app.command
 def enable(
     rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
-    """Turn a rule on, for you."""
+    """Enable a rule for yourself."""
     _change_rule(rule, {"enabled": True}, config, redactor, as_json=json)
 
 
@@ -131,7 +147,10 @@ def enable(
 def disable(
     rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
-    """Turn a rule off, for you; a core rule stays on."""
+    """Disable a rule for yourself.
+
+    Core rules cannot be disabled.
+    """
     _change_rule(rule, {"enabled": False}, config, redactor, as_json=json)
 
 
@@ -140,15 +159,15 @@ def set_parameters(
     rule: RuleId,
     /,
     *values: Annotated[
-        str, Parameter(name="NAME=VALUE", help="A parameter; null takes its default again.")
+        str, Parameter(name="NAME=VALUE", help="Parameter and value. null restores the default.")
     ],
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Set parameters of a rule, for you."""
+    """Set parameters of a rule for yourself."""
     if not values:
-        raise BadRequest("say what to set.", hint=f"Like: dodona rules set {rule} NAME=VALUE")
+        raise BadRequest("no parameter given.", hint=f"Example: dodona rules set {rule} NAME=VALUE")
     parameters = dict(map(_parse_setting, values))
     _change_rule(rule, {"parameters": parameters}, config, redactor, as_json=json)
 
@@ -174,9 +193,9 @@ def _with_views(
 async def _run_with_views(
     config: Config, redactor: Redactor, action: Callable[[RuleViews], Awaitable[T]]
 ) -> T:
-    book = await asyncio.to_thread(load_rules_quietly, config)
+    rules = await asyncio.to_thread(load_rules_quietly, config)
     async with open_store(config, redactor) as store:
-        return await action(RuleViews(book, OverridesCache(store.pack_state)))
+        return await action(RuleViews(rules, OverridesCache(store.pack_state)))
 
 
 def _format_state(rule: dict[str, Any]) -> str:
@@ -189,9 +208,9 @@ def _format_verdict(result: dict[str, Any], rule: dict[str, Any]) -> Iterator[st
     if result["fires"]:
         yield f"{result['rule']} fires on {result['event']}; nothing was done."
         for action in result["actions"]:
-            said = {name: value for name, value in action.items() if name != "kind"}
+            fields = {name: value for name, value in action.items() if name != "kind"}
             yield f"  {action['kind']}"
-            yield from (f"    {name} = {_to_json(value)}" for name, value in said.items())
+            yield from (f"    {name} = {_to_json(value)}" for name, value in fields.items())
     else:
         yield f"{result['rule']} does not fire on {result['event']}."
         yield f"  trigger    {rule['trigger']}"
@@ -202,7 +221,7 @@ def _parse_object(option: str, text: str) -> dict[str, Any]:
     try:
         value = json_text.loads(text)
     except ValueError as error:
-        raise BadRequest(f"{option} is no JSON: {error}.") from None
+        raise BadRequest(f"{option} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise BadRequest(f"{option} must be a JSON object.")
     return cast("dict[str, Any]", value)
@@ -211,11 +230,11 @@ def _parse_object(option: str, text: str) -> dict[str, Any]:
 def _parse_setting(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
-        raise BadRequest(f"a parameter is set with NAME=VALUE (got '{text:.80}').")
+        raise BadRequest(f"a parameter must have the form NAME=VALUE (got '{text:.80}').")
     try:
         return name, json_text.loads(value)
     except ValueError:
-        return name, value  # a text needs no quotes
+        return name, value  # a string needs no quotes
 
 
 def _to_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`dodona tree`: trees are data, and these commands read, run and test them."""
+"""`dodona tree`: check, show, run, trace and test trees."""
 
 from __future__ import annotations
 
@@ -24,39 +24,45 @@ from dodona.trees.tooling.testing import TestResult, check_tests, run_tests, tes
 app = App(name="tree", help="Check, show, run, trace and test trees.")
 
 TreeName = Annotated[
-    str | None, Parameter(name="--tree", help="Which tree of the file; the first if left out.")
+    str | None,
+    Parameter(name="--tree", help="Name of the tree in the file. Defaults to the first."),
 ]
 
 
 def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
+    """Load leaf files, then tree files, ready to run."""
     load_leaves(leaves)
     return load_files(trees, registry=registry)
 
 
 def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
-    """To look at, not to run: without files of leaves, the agent's own are known."""
+    """Load trees to show or check. Without leaf files, the agent's built-in leaves are used."""
     if leaves:
         return load_trees(trees, leaves)
-    from dodona.agent.leaves import REGISTRY  # noqa: PLC0415 - few look at the agent's own trees
+    from dodona.agent.leaves import REGISTRY  # noqa: PLC0415 - slow, and rarely needed
 
     return load_files(trees, registry=REGISTRY)
 
 
 def pick_tree(loaded: LoadResult, name: str | None) -> Tree:
+    """Return the tree with this name, or the main tree."""
     first = loaded.main_tree()
     if name is None:
         return first
     if name not in loaded.trees:
         names = ", ".join(loaded.trees)
-        raise LoadError(f'there is no tree "{name}".', hint=f"The file has: {names}.")
+        raise LoadError(f'unknown tree "{name}".', hint=f"Trees in the file: {names}.")
     return loaded.trees[name]
 
 
 @app.command
 def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
-    """Load trees and tell every mistake at once; exit 0 when there is none."""
-    given = sort_files(files, leaves)
-    loaded = read_trees(given.trees, given.leaves)
+    """Check tree files.
+
+    All problems are reported at once. The exit code is 0 if there are none.
+    """
+    arguments = sort_files(files, leaves)
+    loaded = read_trees(arguments.trees, arguments.leaves)
     if not loaded.problems and not loaded.trees:
         loaded.main_tree()
     loaded = replace(loaded, problems=(*loaded.problems, *check_tests(loaded.tests)))
@@ -88,18 +94,20 @@ def _report_json(loaded: LoadResult) -> dict[str, Any]:
 @app.command(name="show")
 def show_tree(
     *files: TreeFile,
-    format: Literal["ascii", "mermaid", "json"] = "ascii",  # noqa: A002 - the flag's name
+    format: Annotated[  # noqa: A002 - the flag's name
+        Literal["ascii", "mermaid", "json"], Parameter(help="Output format.")
+    ] = "ascii",
     tree: TreeName = None,
     leaves: Leaves = (),
     json: AsJson = False,
 ) -> None:
-    """Draw a tree: an outline, a Mermaid flowchart, or JSON."""
-    given = sort_files(files, leaves)
-    found = pick_tree(read_trees((given.single_tree(),), given.leaves), tree)
+    """Show a tree as an outline, a Mermaid flowchart or JSON."""
+    arguments = sort_files(files, leaves)
+    selected = pick_tree(read_trees((arguments.single_tree(),), arguments.leaves), tree)
     if json or format == "json":
-        print_json(show.as_json(found))
+        print_json(show.as_json(selected))
     else:
-        print_text(show.as_mermaid(found) if format == "mermaid" else show.as_ascii(found))
+        print_text(show.as_mermaid(selected) if format == "mermaid" else show.as_ascii(selected))
 
 
 @app.command
@@ -111,10 +119,15 @@ def run(
     flags: Annotated[tree_run.TreeRunFlags | None, Parameter(name="*")] = None,
     json: AsJson = False,
 ) -> int:
-    """Run a tree and print what it says and knows in the end; exit 0 on success."""
-    given = sort_files(files, leaves, settings)
-    found = pick_tree(load_trees((given.single_tree(),), given.leaves), tree)
-    return tree_run.run_tree(found, given.values, flags or tree_run.TreeRunFlags(), as_json=json)
+    """Run a tree and print its output and final blackboard.
+
+    The exit code is 0 if the tree succeeds.
+    """
+    arguments = sort_files(files, leaves, settings)
+    selected = pick_tree(load_trees((arguments.single_tree(),), arguments.leaves), tree)
+    return tree_run.run_tree(
+        selected, arguments.values, flags or tree_run.TreeRunFlags(), as_json=json
+    )
 
 
 @app.command
@@ -124,34 +137,36 @@ def trace(
     leaves: Leaves = (),
     tree: TreeName = None,
     last: Annotated[
-        int, Parameter(help="How many ticks to show.", validator=validators.Number(gte=1))
+        int, Parameter(help="Number of ticks to show.", validator=validators.Number(gte=1))
     ] = 20,
     json: AsJson = False,
 ) -> int:
-    """Run a tree and show its ticks, node by node, and where the time went."""
-    given = sort_files(files, leaves, settings)
-    found = pick_tree(load_trees((given.single_tree(),), given.leaves), tree)
-    return tree_run.trace_tree(found, given.values, last=last, as_json=json)
+    """Run a tree and show its ticks and the time per node."""
+    arguments = sort_files(files, leaves, settings)
+    selected = pick_tree(load_trees((arguments.single_tree(),), arguments.leaves), tree)
+    return tree_run.trace_tree(selected, arguments.values, last=last, as_json=json)
 
 
 @app.command
 def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
-    """Run the tests in tree files and in FILE.test.lisp beside them; exit 0 when all pass."""
-    given = sort_files(files, leaves)
-    load_leaves(given.leaves)
-    # A leaf that raises is part of many a test; a failed one tells its error itself.
+    """Run the tests of tree files.
+
+    Tests of NAME.lisp are in that file and in NAME.test.lisp. The exit code is 0
+    if all pass.
+    """
+    arguments = sort_files(files, leaves)
+    load_leaves(arguments.leaves)
+    # Many tests make a leaf raise. A failed test reports its own error.
     logging.getLogger("dodona.trees").setLevel(logging.CRITICAL)
     results: list[TestResult] = []
-    for path in given.trees:
+    for path in arguments.trees:
         for result in run_tests(test_files(path), registry):
             results.append(result)
             if not json:
                 _print_test_result(result)
     if not results:
-        names = ", ".join(str(path) for path in given.trees)
-        raise LoadError(
-            f"there are no tests in {names}.", hint='Write (test "name" … :expect {…}).'
-        )
+        names = ", ".join(str(path) for path in arguments.trees)
+        raise LoadError(f"no tests in {names}.", hint='Write (test "name" … :expect {…}).')
     failed = sum(not result.passed for result in results)
     if json:
         print_json(

@@ -1,6 +1,6 @@
-"""`dodona vault`: the notes of a project, looked at and put in order.
+"""`dodona vault`: list, search and move the notes of a project.
 
-It works on the files themselves, beside a gateway that uses them too.
+It works directly on the files. A running gateway may use them at the same time.
 """
 
 from __future__ import annotations
@@ -29,19 +29,25 @@ from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
 from dodona.tools.vault import Vault
 
-app = App(name="vault", help="Look at the notes, and undo moves.")
+app = App(name="vault", help="List, search and move notes.")
 
-MAX_HIT_LINES = 12  # of a hit
+MAX_HIT_LINES = 12
 T = TypeVar("T")
 
 Project = Annotated[
-    str | None, Parameter(name="--project", help="Which; by default this folder's.")
+    str | None,
+    Parameter(name="--project", help="Project. Defaults to the project of the current folder."),
 ]
 Limit = Annotated[
-    int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1_000))
+    int, Parameter(help="Maximum number of results.", validator=validators.Number(gte=1, lte=1_000))
 ]
-NotePath = Annotated[str, Parameter(name="PATH", help="A note, relative to the vault.")]
-Folder = Annotated[str, Parameter(name="FOLDER", help="All of the vault by default.")]
+NotePath = Annotated[str, Parameter(name="PATH", help="Path of a note, relative to the vault.")]
+Folder = Annotated[
+    str,
+    Parameter(
+        name="FOLDER", show_default=False, help="Folder in the vault. Defaults to the whole vault."
+    ),
+]
 
 
 @app.command(name="list")
@@ -54,13 +60,13 @@ def list_notes(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List the notes of a folder and below."""
-    found = _with_vault(config, redactor, project, lambda vault: vault.list(folder))
+    """List the notes of a folder and its subfolders."""
+    notes = _with_vault(config, redactor, project, lambda vault: vault.list(folder))
     if json:
-        shown = {"notes": [note_json(note) for note in found], "total": len(found)}
-        print_json(redactor.scrub_all(shown))
-    elif not found:
-        print_text("There are no notes yet.")
+        document = {"notes": [note_json(note) for note in notes], "total": len(notes)}
+        print_json(redactor.scrub_all(document))
+    elif not notes:
+        print_text("No notes yet.")
     else:
         rows = [
             (
@@ -68,18 +74,18 @@ def list_notes(
                 _format_minute(note.modified),
                 " ".join([note.title, *_format_tags(note.tags)]),
             )
-            for note in found
+            for note in notes
         ]
         print_text(
             redactor.scrub(
-                strip_control_chars(format_columns([("note", "changed", "title"), *rows]))
+                strip_control_chars(format_columns([("note", "modified", "title"), *rows]))
             )
         )
 
 
 @app.command
 def search(
-    query: Annotated[str, Parameter(name="QUERY", help="Words; quotes keep them together.")],
+    query: Annotated[str, Parameter(name="QUERY", help="Words to search for. Quote a phrase.")],
     /,
     *,
     limit: Limit = 5,
@@ -88,13 +94,13 @@ def search(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Search the notes by words."""
+    """Search the notes."""
     hits = _with_vault(config, redactor, project, lambda vault: vault.search(query, limit))
     if json:
         print_json(redactor.scrub_all({"hits": [asdict(hit) for hit in hits]}))
     else:
-        told = "\n\n".join(map(_format_hit, hits)) or "Nothing found."
-        print_text(redactor.scrub(strip_control_chars(told)))
+        text = "\n\n".join(map(_format_hit, hits)) or "No matches."
+        print_text(redactor.scrub(strip_control_chars(text)))
 
 
 @app.command
@@ -107,7 +113,7 @@ def show(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show a note as it is."""
+    """Print a note."""
     note = _with_vault(config, redactor, project, lambda vault: vault.read(path))
     if json:
         print_json(redactor.scrub_all(asdict(note)))
@@ -129,12 +135,12 @@ def backlinks(
     redactor: InjectedRedactor,
 ) -> None:
     """List the lines that link to a note."""
-    found = _with_vault(config, redactor, project, lambda vault: vault.backlinks(path))
+    links = _with_vault(config, redactor, project, lambda vault: vault.backlinks(path))
     if json:
-        print_json(redactor.scrub_all({"backlinks": [asdict(each) for each in found]}))
+        print_json(redactor.scrub_all({"backlinks": [asdict(each) for each in links]}))
     else:
-        lines = [f"{each.path}:{each.line}: {each.text.strip()}" for each in found]
-        print_text(redactor.scrub(strip_control_chars("\n".join(lines) or "No note links to it.")))
+        lines = [f"{each.path}:{each.line}: {each.text.strip()}" for each in links]
+        print_text(redactor.scrub(strip_control_chars("\n".join(lines) or "No notes link to it.")))
 
 
 @app.command
@@ -145,22 +151,22 @@ def tags(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List the tags, the most frequent first."""
-    found = _with_vault(config, redactor, project, lambda vault: vault.tags())
+    """List tags, most frequent first."""
+    counts = _with_vault(config, redactor, project, lambda vault: vault.tags())
     if json:
-        told = [{"tag": tag, "notes": count} for tag, count in found]
-        print_json(redactor.scrub_all({"tags": told}))
-    elif not found:
-        print_text("There are no tags yet.")
+        documents = [{"tag": tag, "notes": count} for tag, count in counts]
+        print_json(redactor.scrub_all({"tags": documents}))
+    elif not counts:
+        print_text("No tags yet.")
     else:
-        rows = [(f"#{tag}", str(count)) for tag, count in found]
+        rows = [(f"#{tag}", str(count)) for tag, count in counts]
         print_text(redactor.scrub(strip_control_chars(format_columns([("tag", "notes"), *rows]))))
 
 
 @app.command
 def move(
     path: NotePath,
-    to: Annotated[str, Parameter(name="TO", help="Its new path.")],
+    to: Annotated[str, Parameter(name="TO", help="New path.")],
     /,
     *,
     project: Project = None,
@@ -168,9 +174,9 @@ def move(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Move a note, and change every link to it."""
-    made = _with_vault(config, redactor, project, lambda vault: vault.move(path, to))
-    _print_move(made, json=json, redactor=redactor)
+    """Move a note and update all links to it."""
+    result = _with_vault(config, redactor, project, lambda vault: vault.move(path, to))
+    _print_move(result, json=json, redactor=redactor)
 
 
 @app.command
@@ -182,20 +188,20 @@ def moves(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """List the moves that can be undone, the newest first."""
-    found = _with_vault(config, redactor, project, lambda vault: vault.moves(limit))
+    """List moves that can be undone, newest first."""
+    history = _with_vault(config, redactor, project, lambda vault: vault.moves(limit))
     if json:
-        print_json(redactor.scrub_all({"moves": [moved_json(each) for each in found]}))
-    elif not found:
-        print_text("There are no moves to undo.")
+        print_json(redactor.scrub_all({"moves": [moved_json(each) for each in history]}))
+    elif not history:
+        print_text("No moves to undo.")
     else:
         rows = [
             (str(m.id), _format_minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
-            for m in found
+            for m in history
         ]
         print_text(
             redactor.scrub(
-                strip_control_chars(format_columns([("move", "made", "links", "note"), *rows]))
+                strip_control_chars(format_columns([("move", "time", "links", "note"), *rows]))
             )
         )
 
@@ -203,7 +209,7 @@ def moves(
 @app.command
 def undo(
     number: Annotated[
-        int | None, Parameter(name="MOVE", help="Its number; the latest by default.")
+        int | None, Parameter(name="MOVE", help="Move ID. Defaults to the latest move.")
     ] = None,
     /,
     *,
@@ -212,9 +218,9 @@ def undo(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Take a move back, with the links as they were."""
-    made = _with_vault(config, redactor, project, lambda vault: vault.undo(number))
-    _print_move(made, json=json, redactor=redactor)
+    """Undo a move and restore the links."""
+    result = _with_vault(config, redactor, project, lambda vault: vault.undo(number))
+    _print_move(result, json=json, redactor=redactor)
 
 
 @app.command
@@ -222,13 +228,16 @@ def index(
     folder: Folder = "",
     /,
     *,
-    title: Annotated[str, Parameter(help="Of a new index; by default the folder's name.")] = "",
+    title: Annotated[
+        str,
+        Parameter(show_default=False, help="Title of a new index. Defaults to the folder name."),
+    ] = "",
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Write index.md into a folder, with a link to each note below it."""
+    """Write an index.md that links to each note in a folder."""
 
     def create(vault: Vault) -> Awaitable[NoteWriteResult]:
         return vault.create_index(folder, title=title)
@@ -269,9 +278,9 @@ def _print_move(moved: NoteMove, *, json: bool, redactor: Redactor) -> None:
         print_json(redactor.scrub_all(moved_json(moved)))
         return
     count = len(moved.relinked)
-    links = f"links changed in {count} note{'s' * (count != 1)}" if count else "no link to change"
+    links = f"links updated in {count} note{'s' * (count != 1)}" if count else "no links to update"
     print_text(redactor.scrub(strip_control_chars(f"{moved.path} → {moved.to}: {links}.")))
-    print_text(f"To take it back: dodona vault undo {moved.id}")
+    print_text(f"To undo: dodona vault undo {moved.id}")
 
 
 def _format_hit(hit: NoteHit) -> str:
@@ -287,5 +296,5 @@ def _format_tags(tag_names: tuple[str, ...]) -> list[str]:
 
 
 def _format_minute(timestamp: float) -> str:
-    """As far as people want to know it; in UTC."""
+    """Format a UTC timestamp to the minute."""
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,1 +1,1 @@
-"""Conversations, their tree, contexts and sessions, as data."""
+"""Data types of conversations, their trees, contexts and sessions."""

@@ -1,11 +1,11 @@
-"""Oracle contexts: what one user talks about in one project, across models and restarts.
+"""Oracle contexts: the ongoing dialogue of one user in one project, across models and restarts.
 
-    active ⇄ suspended       a change of models
+    active ⇄ suspended       the model is changed
        │         │
-       └► closed ◄┘          by hand, or idle for too long
+       └► closed ◄┘          closed by the user, or idle for too long
             └► active        the next question, in a new conversation
 
-What was said is in the conversation that a context points to: nothing is kept twice.
+The messages are in the conversation that a context points to; a context does not copy them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ContextStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OracleContext:
-    """`conversation_id` is None after its conversation was deleted, until the next question."""
+    """`conversation_id` is None after its conversation is deleted, until the next question."""
 
     id: str
     user_id: str

@@ -1,4 +1,4 @@
-"""What is kept of a conversation: a tree whose nodes are runs, each with its messages."""
+"""A stored conversation: a tree whose nodes are runs, each with its messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dodona.core.domain.notices import StoredNotice
 from dodona.core.domain.projects import Project
 from dodona.core.messages import RawMessage
 
-MAX_QUEUED: Final = 1_000  # messages that may wait in a lane, whoever sends them
+MAX_QUEUED: Final = 1_000  # messages queued in a lane, from all senders
 
 
 class RunStatus(Enum):
-    """QUEUED waits for its lane, WAITING holds it while a person is asked."""
+    """QUEUED waits for its lane; WAITING keeps the lane while a person decides on an approval."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -33,7 +33,7 @@ class RunStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to keep. `metadata` holds tool calls with their results, and the like."""
+    """A message to store. `metadata` holds tool calls with their results, and similar data."""
 
     role: str
     content: str
@@ -90,7 +90,7 @@ class RunNode:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Stands for a run and all before it."""
+    """Replaces a run and all runs before it in the window."""
 
     run_id: int
     content: str
@@ -99,16 +99,16 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSummary:
-    """A text that is to stand for a run and all before it, and what was found on the way.
+    """A text that replaces a run and all runs before it, and the facts extracted from them.
 
-    `head_id` is the run up to which it was looked, `context_tokens` what a context holds then that
-    still is there. `insights` are by run.
+    `head_id` is the head at the time of summarising, `context_tokens` the size of the context
+    with this summary. `insights` are by run id.
     """
 
     run_id: int
     content: str
     token_count: int
-    model: str | None = None  # that wrote it
+    model: str | None = None  # the model that wrote it
     decisions: tuple[str, ...] = ()
     mentioned_symbols: tuple[str, ...] = ()
     mentioned_files: tuple[str, ...] = ()
@@ -119,12 +119,12 @@ class NewSummary:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The newest runs that fit, oldest first, after the summary of what came before them."""
+    """The newest runs that fit, oldest first, after a summary of the earlier ones."""
 
     head_id: int | None
     messages: tuple[StoredMessage, ...]
     summary: Summary | None = None
-    is_truncated: bool = False  # older runs exist that are neither here nor summarised
+    is_truncated: bool = False  # older runs exist that are neither included nor summarised
 
     @property
     def tokens(self) -> int:
@@ -134,7 +134,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to drive a run. It holds until a later attempt is claimed."""
+    """The right to drive a run, valid until a later attempt is claimed."""
 
     run_id: int
     conversation_id: int
@@ -151,19 +151,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class LaneBusy:
-    """Why a lane was not to be had: the run that holds it, and who drives it."""
+    """Why a lane is not available: the run that occupies it, and the process that drives it."""
 
     run_id: int
     status: RunStatus
     owner: str | None
-    holder_description: str  # in words, for people
+    holder_description: str  # for people
 
 
 @dataclass(frozen=True, slots=True)
 class CachedWindow:
-    """A window that whoever asks has read before: it still holds if nothing has moved since.
+    """A window that the caller has read before; still valid if the conversation is unchanged.
 
-    `kept` is what the asker made of it; only the asker looks at it.
+    `payload` is the caller's own data; the store does not look at it.
     """
 
     head_id: int
@@ -173,11 +173,12 @@ class CachedWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A question to take in, in a session, or without one in the context of a user's project.
+    """A question to accept: in a session, or otherwise in the context of a user's project.
 
-    `parent` is a run to go on from; without one it is the head, once it is the question's turn.
-    `anew` closes the context first, so that the question begins another conversation. `queueing`
-    is what becomes of it while another is answered; past `queue_limit` it is refused.
+    `parent_id` is the run to continue from; by default the head when the question starts.
+    `new_conversation` closes the context first, so that the question starts a new conversation.
+    `queueing` says what happens while another question is being answered; beyond `queue_limit`
+    the question is rejected.
     """
 
     user_id: str
@@ -190,17 +191,17 @@ class RunRequest:
     session_key: str | None = None
     queueing: QueueMode = QueueMode.QUEUE
     queue_limit: int = MAX_QUEUED
-    token_budget: int = DEFAULT_TOKEN_BUDGET  # of a context that begins, and of a session
+    token_budget: int = DEFAULT_TOKEN_BUDGET  # of a new context, and of a session
     cached_window: CachedWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """All that a run needs to begin, as it was when the run was claimed.
+    """Everything that a run needs to start, as of the time when it was claimed.
 
-    `window` is what came before the run, without the run itself; None when the asker knows it.
-    `pins` is what an earlier attempt began with, if there was one. `notices` wait to be told: the
-    oldest of those that can become due while the run goes on.
+    `window` is the history before the run; None if the caller's cached window is still valid.
+    `pins` is the snapshot with which an earlier attempt started. `notices` are undelivered: the
+    oldest of those that can become due during the run.
     """
 
     question: StoredMessage
@@ -212,13 +213,13 @@ class RunInputs:
     pins: bytes | None = None
     cached_window: CachedWindow | None = None  # instead of the window
     notices: tuple[StoredNotice, ...] = ()
-    session_key: str | None = None  # None: it was asked in the context
+    session_key: str | None = None  # None: asked in the context
     origin: str = "user"  # of the question
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that is this process's to drive."""
+    """A run that this process may drive."""
 
     claim: Claim
     inputs: RunInputs
@@ -226,9 +227,9 @@ class ClaimedRun:
 
 @dataclass(frozen=True, slots=True)
 class SubmitReceipt:
-    """A question that was taken in. It waits for its lane when it is not driven.
+    """An accepted question. It waits for its lane if `claimed` is None.
 
-    `interrupted` are the runs that shall end for it.
+    `interrupted_ids` are the runs that are cancelled in favour of it.
     """
 
     run_id: int
@@ -239,10 +240,10 @@ class SubmitReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ends, and what it leaves.
+    """The outcome of a run and its results.
 
-    `model` answered last, `context_tokens` is what the context holds from now on, `decisions` and
-    what is mentioned are new to it; without a model all of it stays as it was.
+    `model` answered last, `context_tokens` is the new size of the context; `decisions` and the
+    mentioned symbols and files are added to it. Without a model, the context stays unchanged.
     """
 
     status: RunStatus
@@ -257,7 +258,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class EndReceipt:
-    """`head_moved` is False when somebody moved the head while the run went on."""
+    """`head_moved` is False if the head was moved elsewhere while the run was active."""
 
     head_moved: bool
     updated_at: float  # of the conversation
@@ -265,7 +266,7 @@ class EndReceipt:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step of a run, for people to look at; `left` is what it left, while that is kept."""
+    """A step of a run, for inspection; `output` is None once it has been deleted."""
 
     key: str
     leaf: str
@@ -280,7 +281,7 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class RunOverview:
-    """A run in a list: where it belongs and how it began."""
+    """A run in a list: its project and the beginning of its question."""
 
     run: RunNode
     project_id: str

@@ -1,4 +1,4 @@
-"""The tree of a conversation as people look at it: nodes are runs, told by how they begin."""
+"""The tree of a conversation for display: nodes are runs, shown by their first words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_EXCERPT_CHARS: Final = 120  # characters of a question or an answer
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """How a message begins."""
+    """The beginning of a message."""
 
     message_id: int
     text: str
@@ -20,7 +20,7 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeNode:
-    """A node in a list. One that waits to follow the head has the head for its parent."""
+    """A node in a list. A queued node that will follow the head has the head as its parent."""
 
     id: int
     parent_id: int | None
@@ -36,9 +36,9 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class TreePage:
-    """Some nodes; `on_path` are those between the root and the head, both included.
+    """A page of nodes; `on_path` are the nodes from the root to the head, both included.
 
-    `next` is the `before` of the next page, None on the last.
+    `next_before` is the `before` of the next page, None on the last page.
     """
 
     head_id: int | None
@@ -49,7 +49,7 @@ class TreePage:
 
 @dataclass(frozen=True, slots=True)
 class TreeLink:
-    """Where a node hangs, and whether it stands out: all that the shape of a tree needs."""
+    """A node's parent and whether it is highlighted: all that drawing the tree needs."""
 
     id: int
     parent_id: int | None
@@ -59,7 +59,7 @@ class TreeLink:
 
 @dataclass(frozen=True, slots=True)
 class TreeLinks:
-    """A page of links in the order of their ids."""
+    """A page of links, ordered by id."""
 
     head_id: int | None
     links: tuple[TreeLink, ...]
@@ -67,7 +67,7 @@ class TreeLinks:
 
 @dataclass(frozen=True, slots=True)
 class MessageLocation:
-    """Who said a message, and in which run."""
+    """The role of a message's author, and the run of the message."""
 
     role: str
     run: RunNode
@@ -75,7 +75,7 @@ class MessageLocation:
 
 @dataclass(frozen=True, slots=True)
 class PruneResult:
-    """How many nodes are gone, and where the head is now."""
+    """The number of removed nodes, and the new head."""
 
     removed_count: int
     head_id: int | None

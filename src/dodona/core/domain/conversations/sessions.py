@@ -1,24 +1,22 @@
-"""Sessions: who talks to which agent through which channel, and in which conversation."""
+"""Sessions: a peer who talks to an agent through a channel, and their conversation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 from urllib.parse import quote, unquote
 
-from dodona.core.domain.budgets import Operation
-
 DEFAULT_PEER: Final = "main"
-MAX_KEY_LENGTH: Final = 512  # PostgreSQL's indexes take no more than 2,704 bytes
+MAX_KEY_LENGTH: Final = 512  # PostgreSQL limits index entries to 2,704 bytes
 
 
 def session_key(agent_id: str, channel: str, account: str, peer: str | None = None) -> str:
-    """`agent:channel:account:peer`; a colon within a part is escaped, so no two keys are alike."""
+    """Build `agent:channel:account:peer`; colons within a part are escaped, so keys are unique."""
     return ":".join(_escape(part) for part in (agent_id, channel, account, peer or DEFAULT_PEER))
 
 
 def parse_session_key(key: str) -> tuple[str, str, str, str]:
-    """The agent, the channel, the account and the peer of a key."""
+    """Split a key into agent, channel, account and peer."""
     agent_id, channel, account, peer = (unquote(part) for part in key.split(":"))
     return agent_id, channel, account, peer
 
@@ -29,7 +27,7 @@ def _escape(part: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Its conversation is None once that was deleted."""
+    """`conversation_id` is None after the conversation is deleted."""
 
     key: str
     user_id: str
@@ -40,23 +38,3 @@ class Session:
     output_tokens: int
     created_at: float
     updated_at: float
-
-
-class Sessions(Protocol):
-    """Every call says whose: another's session is not found."""
-
-    async def get(self, user_id: str, key: str) -> Session: ...
-
-    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Session]:
-        """The latest first."""
-        ...
-
-    async def clear(self, user_id: str, key: str) -> Session:
-        """Go on in a new conversation. The old one stays, and so do counts."""
-        ...
-
-    def add_counts(
-        self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
-    ) -> Operation[Any]:
-        """Add up what a run said and used, in a transaction of the caller's."""
-        ...

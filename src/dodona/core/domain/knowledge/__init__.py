@@ -1,1 +1,1 @@
-"""Notes, code, threads and where a text comes from, as data."""
+"""Data types and ports of notes, code and threads."""

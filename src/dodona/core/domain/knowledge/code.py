@@ -1,7 +1,7 @@
-"""The port of a project's code: indexed by its definitions, searched, followed by name.
+"""The port of a project's code: an index of definitions, searched by text and by name.
 
-Paths are relative to the folder that holds the code, with `/`; where a project has several, they
-begin with the folder's name.
+Paths are relative to the code folder and use `/`; in a project with several folders, they start
+with the name of the folder.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Where a name is defined: lines `first` to `last`. `container` is what it is defined in."""
+    """Where a name is defined: lines `first` to `last`. `container` is the enclosing definition."""
 
     name: str
     kind: str  # class, function, method, variable, constant, type, module, …
@@ -26,7 +26,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A place where a name is used; `text` is its line, `container` what that line is in."""
+    """A use of a name; `text` is its line, `container` the enclosing definition."""
 
     name: str
     path: str
@@ -38,19 +38,19 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class CodeHit:
-    """A piece of code that fits: lines `first` to `last`; the higher the score the better."""
+    """A matching piece of code: lines `first` to `last`. A higher score is better."""
 
     path: str
     first: int
     last: int
-    title: str  # what is defined there, such as "class Meter > def reserve"
+    title: str  # the definition at this place, such as "class Meter > def reserve"
     text: str
     score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """Some lines of a file, of `lines` in all; `version` changes with its content."""
+    """Lines of a file that has `lines` in total; `version` changes with the content."""
 
     path: str
     first: int
@@ -62,23 +62,23 @@ class CodeText:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What an index holds, and what the last look at the folders came to."""
+    """The size of an index, and the result of its last refresh."""
 
     files: int
-    indexed: int  # taken in anew by the last look
+    indexed: int  # new or changed files in the last refresh
     unchanged: int
     removed: int
     skipped: int  # binary, too large, not text, ignored
-    size: int  # bytes taken in by the last look
+    size: int  # bytes indexed in the last refresh
     chunks: int
     symbols: int
     seconds: float
-    is_complete: bool = True  # False while it is being made
+    is_complete: bool = True  # False while the index is being built
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far an index has come."""
+    """The progress of indexing."""
 
     done: int  # files
     total: int
@@ -92,23 +92,23 @@ class Code(Protocol):
     async def search(self, query: str, limit: int) -> list[CodeHit]: ...
 
     async def definitions(self, name: str, limit: int) -> list[Definition]:
-        """Where a name is defined; `Class.method` asks for the one in that class."""
+        """Find where a name is defined; `Class.method` finds the method of that class."""
         ...
 
     async def references(self, name: str, limit: int) -> list[Reference]: ...
 
     async def repo_map(self, tokens: int, focus: str = "") -> str:
-        """The files and what they define, the most connected first, within so many tokens."""
+        """Render the files and their definitions, most connected first, within a token budget."""
         ...
 
     async def read(self, path: str, first: int = 1, last: int | None = None) -> CodeText: ...
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
-        """The versions that files have now; those that are gone are missing."""
+        """Return the current versions of files; deleted files are missing."""
         ...
 
     async def refresh(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
-        """Take in what has changed; what was interrupted goes on where it stopped."""
+        """Index all changes; an interrupted refresh continues where it stopped."""
         ...
 
     async def state(self) -> IndexState: ...

@@ -1,7 +1,7 @@
-"""The port of a project's notes: a folder of Markdown, searched, read, written, put in order.
+"""The port of a project's notes: a folder of Markdown files that can be searched and edited.
 
-Paths are relative to the vault, with `/`, and end in `.md`. Every call raises ToolRetry for what
-was asked wrongly, AccessDenied for what is not allowed, ToolFailed for what cannot be done now.
+Paths are relative to the vault, use `/` and end in `.md`. Every method raises ToolRetry for an
+invalid request, AccessDenied for a forbidden one, and ToolFailed if it cannot be done now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NoteSummary:
 
 @dataclass(frozen=True, slots=True)
 class NoteText:
-    """A note with its text; `is_cut` when there is more of it than is read."""
+    """A note with its text; `is_cut` if the note is longer than the text."""
 
     path: str
     title: str
@@ -37,7 +37,7 @@ class NoteText:
 
 @dataclass(frozen=True, slots=True)
 class NoteWriteResult:
-    """What became of a note; `version` is that of the new content."""
+    """The result of writing a note; `version` is that of the new content."""
 
     path: str
     title: str
@@ -48,7 +48,7 @@ class NoteWriteResult:
 
 @dataclass(frozen=True, slots=True)
 class NoteHit:
-    """A section that fits: lines `first` to `last` of a note; the higher the score the better."""
+    """A matching section: lines `first` to `last` of a note. A higher score is better."""
 
     path: str
     first: int
@@ -71,7 +71,7 @@ class Backlink:
 
 @dataclass(frozen=True, slots=True)
 class NoteMove:
-    """A move that was made: `id` undoes it. `relinked` are the notes whose links were changed."""
+    """A completed move; `id` undoes it. `relinked` are the notes whose links were updated."""
 
     id: int
     path: str
@@ -84,7 +84,7 @@ class Notes(Protocol):
     """One project's vault."""
 
     async def list(self, folder: str = "") -> list[NoteSummary]:
-        """The notes of a folder and of those below it, in the order of paths."""
+        """List the notes of a folder and its subfolders, ordered by path."""
         ...
 
     async def read(self, path: str) -> NoteText: ...
@@ -92,45 +92,45 @@ class Notes(Protocol):
     async def write(
         self, path: str, content: str, *, version: str | None = None
     ) -> NoteWriteResult:
-        """Make the content the whole of a note, at once.
+        """Replace the whole content of a note atomically.
 
-        With a version, only if the note still has it ("" is for a note that is not there yet).
+        With a version, only if the note still has that version ("" for a note that does not exist).
         """
         ...
 
     async def search(self, query: str, limit: int) -> list[NoteHit]: ...
 
     async def find_relevant(self, question: str, limit: int) -> list[NoteSummary]:
-        """The notes that may bear on a question, the best first, then the latest ones."""
+        """Return notes relevant to a question, best first, then the latest ones."""
         ...
 
     async def move(self, path: str, to: str) -> NoteMove:
-        """Move a note, and change every wikilink to it. Made again, it changes nothing."""
+        """Move a note and update every wikilink to it. Idempotent."""
         ...
 
     async def moves(self, limit: int = 20) -> list[NoteMove]:
-        """The latest moves that can be undone, the newest first."""
+        """Return the latest moves that can be undone, newest first."""
         ...
 
     async def undo(self, move: int | None = None) -> NoteMove:
-        """Take a move back, the latest by default; the move that did so."""
+        """Undo a move, by default the latest, and return the reverse move."""
         ...
 
     async def create_index(self, folder: str, *, title: str = "") -> NoteWriteResult:
-        """Write `index.md` into a folder: a link to each note below it, with a line about it.
+        """Write `index.md` into a folder: a link and a one-line description for each note below.
 
-        What people wrote around the list stays.
+        Text that people wrote around the list is preserved.
         """
         ...
 
     async def backlinks(self, path: str) -> list[Backlink]: ...
 
     async def tags(self) -> list[tuple[str, int]]:
-        """Every tag with how many notes have it, the most frequent first."""
+        """Return every tag with its number of notes, most frequent first."""
         ...
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
-        """The versions that notes have now; those that are gone are missing."""
+        """Return the current versions of notes; deleted notes are missing."""
         ...
 
 

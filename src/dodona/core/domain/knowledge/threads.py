@@ -1,4 +1,4 @@
-"""The port of threads: append-only logs of thoughts and decisions, kept by project."""
+"""The port of threads: append-only logs of thoughts and decisions in a project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_ENTRY_CHARS: Final = 20_000  # characters
 
 @dataclass(frozen=True, slots=True)
 class ThreadSummary:
-    """A thread in a list, with how many entries it has."""
+    """A thread in a list, with its number of entries."""
 
     id: int
     title: str
@@ -34,7 +34,7 @@ class ThreadEntry:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPage:
-    """Entries of a thread, the oldest first; `total` is how many there are in all."""
+    """A page of a thread's entries, oldest first; `total` counts all entries of the thread."""
 
     thread: ThreadSummary
     entries: tuple[ThreadEntry, ...]
@@ -43,7 +43,7 @@ class ThreadPage:
 
 @dataclass(frozen=True, slots=True)
 class EntryHit:
-    """An entry that fits; the higher the score the better."""
+    """A matching entry. A higher score is better."""
 
     entry: ThreadEntry
     title: str  # of its thread
@@ -52,9 +52,9 @@ class EntryHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntry:
-    """An entry to add, to a thread by its id, or to the one of a title, begun if need be.
+    """An entry to append, to a thread by id, or by title, which creates the thread if needed.
 
-    The same `key` adds it once, however often it is pushed.
+    Pushing the same `key` again adds nothing.
     """
 
     user_id: str
@@ -68,22 +68,22 @@ class NewEntry:
 
 
 class ThreadLogs(Protocol):
-    """The threads of all users; another's are not found. What is wrong raises BadRequest."""
+    """The threads of all users. Other users' threads are NotFound; invalid input is BadRequest."""
 
     async def push(self, entry: NewEntry) -> ThreadEntry: ...
 
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
     ) -> ThreadPage:
-        """A page of entries, those after an id; with `after=-1` the newest ones."""
+        """Return a page of entries after an id; with `after=-1` the newest entries."""
         ...
 
     async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
-        """The entries of all the project's threads that fit the words best."""
+        """Return the best matches for a query among the entries of all threads of a project."""
         ...
 
     async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
-        """The threads, the latest first."""
+        """List the threads, latest first."""
         ...

@@ -1,4 +1,4 @@
-"""All methods, one group per file."""
+"""All WebSocket methods, one group per file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of the budgets that one's messages fall under."""
+"""Methods for budgets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dodona.gateway.websocket.parameter import MethodParameter
 
 
 async def get_budgets(call: Call) -> dict[str, Any]:
+    """Return the budgets that apply to the caller."""
     limit = call.params["limit"]
     return {"budgets": await call.api.spending.budgets(call.user_id, max_rows=limit)}
 
@@ -16,13 +17,13 @@ async def get_budgets(call: Call) -> dict[str, Any]:
 METHODS: Final = (
     Method(
         name="budget.status",
-        description="What is left of the budgets that your messages fall under.",
+        description="Show the budgets that apply to you, with the remaining amounts.",
         result="`budgets`: a list, as in `GET /api/budgets`.",
         handle=get_budgets,
         parameters=(
             MethodParameter(
                 name="limit",
-                description="How many at most of each kind.",
+                description="Maximum number of budgets of each kind.",
                 bounds=(1, 200),
                 default=50,
             ),

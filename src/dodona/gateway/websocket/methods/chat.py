@@ -1,4 +1,4 @@
-"""Talking to agents: messages, what comes of them, and what a person decides meanwhile."""
+"""Methods to send messages to agents, follow and cancel runs, and decide approvals."""
 
 from __future__ import annotations
 
@@ -18,32 +18,36 @@ from dodona.gateway.websocket.call import Call, Method
 from dodona.gateway.websocket.parameter import MethodParameter
 
 _MAX_INTEGER: Final = 10**18 - 1
-_MAX_NAME_LENGTH: Final = 100  # characters; four of them make a session's key
+_MAX_NAME_LENGTH: Final = 100  # characters; a session key consists of four names
 
 
 async def send(call: Call) -> Any:
-    """What is answered here is durable: it will be answered, whoever listens."""
+    """Submit a message. A submitted message is durable: it is answered even after a disconnect."""
     message = _build_message(call)
     call.check_capacity()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
     async with call.session_locks.lock_for(key):
         await check_run_quota(call.state, call.caller)
-        sent = await call.api.messages.submit(call.user_id, message)
+        submitted = await call.api.messages.submit(call.user_id, message)
     call.detach()
-    told = {"run_id": sent.run_id, "session_key": sent.session_key, "agent_id": message.agent_id}
+    result = {
+        "run_id": submitted.run_id,
+        "session_key": submitted.session_key,
+        "agent_id": message.agent_id,
+    }
     if call.params["wait"]:
-        answer = await call.api.oracle.answer(call.user_id, sent.run_id)
-        return {**answer.as_json(), **told}
-    await call.send_result(told)
-    return await call.stream_run(sent.run_id, sent.session_key)
+        answer = await call.api.oracle.answer(call.user_id, submitted.run_id)
+        return {**answer.as_json(), **result}
+    await call.send_result(result)
+    return await call.stream_run(submitted.run_id, submitted.session_key)
 
 
 def _build_message(call: Call) -> ChannelMessage:
     values = call.params
     is_own = _authorize_sender(call.caller, values["account"], values["peer"])
-    who = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
+    sender = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
     return ChannelMessage(
-        agent_id=call.state.routing.current.resolve(**who).agent_id,
+        agent_id=call.state.routing.current.resolve(**sender).agent_id,
         channel=values["channel"],
         account=values["account"],
         peer=values["peer"],
@@ -54,18 +58,18 @@ def _build_message(call: Call) -> ChannelMessage:
 
 
 def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
-    """Only the adapter of a channel may speak for others."""
+    """Whether a message is the caller's own. Only channel adapters may send for others."""
     is_own = account == caller.user_id and peer in (None, caller.user_id)
     if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
-            f"{caller.user_id} may speak for {caller.user_id} alone.",
+            f"{caller.user_id} may send only as {caller.user_id}.",
             hint=f"Set account to {caller.user_id} and no peer, or use a token with scope channel.",
         )
     return is_own
 
 
 async def stream_events(call: Call) -> Any:
-    """The same events that `chat.send` tells, after a place: for a client that was away."""
+    """Send the events of a run after a given seq, for a client that reconnects."""
     run_id, after = call.params["run_id"], call.params["after"]
     page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
@@ -78,13 +82,15 @@ async def stream_events(call: Call) -> Any:
 
 
 async def cancel(call: Call) -> dict[str, Any]:
+    """Cancel a run; `run_ids` is empty if it had already ended."""
     run_id = call.params["run_id"]
     status = await call.api.oracle.cancel(call.user_id, run_id)
-    is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
-    return {"run_ids": [] if is_over else [run_id], "status": status.value}
+    has_ended = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
+    return {"run_ids": [] if has_ended else [run_id], "status": status.value}
 
 
 async def decide_approval(call: Call) -> dict[str, Any]:
+    """Approve or deny a pending tool call."""
     values = call.params
     return await call.api.approvals.decide(
         call.user_id,
@@ -102,51 +108,51 @@ def _name_parameter(name: str, description: str, *, is_required: bool = False) -
 
 
 _RUN_ID: Final = MethodParameter(
-    name="run_id", description="Which run.", is_required=True, bounds=(0, _MAX_INTEGER)
+    name="run_id", description="The run.", is_required=True, bounds=(0, _MAX_INTEGER)
 )
 
 METHODS: Final = (
     Method(
         name="chat.send",
-        description="Send a message. Bindings say which agent answers; its events follow the result.",
-        result="`run_id`, `session_key` and `agent_id`; with `wait` also the whole answer.",
+        description="Send a message. Bindings select the agent. The events follow the result.",
+        result="`run_id`, `session_key` and `agent_id`; with `wait`, also the complete answer.",
         handle=send,
         scope="chat",
         parameters=(
-            _name_parameter("channel", "Through what it came, like `telegram`.", is_required=True),
+            _name_parameter("channel", "The channel, such as `telegram`.", is_required=True),
             _name_parameter("account", "The account within the channel.", is_required=True),
-            _name_parameter("peer", "The person or group that it is from."),
+            _name_parameter("peer", "The user or group that sent the message."),
             _name_parameter("guild", "The guild or server."),
             _name_parameter("team", "The team within the guild."),
             MethodParameter(
                 name="content",
-                description="What is said.",
+                description="The text of the message.",
                 is_required=True,
                 max_length=MAX_QUESTION_CHARS,
             ),
             MethodParameter(
                 name="wait",
-                description="Answer once, at the end, instead of with events.",
+                description="Return the complete answer at the end instead of sending events.",
                 is_flag=True,
                 default=False,
             ),
             MethodParameter(
                 name="project_id",
-                description="Whose notes and code are read.",
+                description="The project whose notes and code the agent reads.",
                 default=DEFAULT_PROJECT,
             ),
         ),
     ),
     Method(
         name="chat.events",
-        description="Go on with the events of a run after a place, as after a broken connection.",
+        description="Follow the events of a run, for example after a lost connection.",
         result="`run_id` and `session_key`; the events follow.",
         handle=stream_events,
         parameters=(
             _RUN_ID,
             MethodParameter(
                 name="after",
-                description="The `seq` of the last one seen.",
+                description="The `seq` of the last event received.",
                 bounds=(0, _MAX_INTEGER),
                 default=0,
             ),
@@ -154,31 +160,34 @@ METHODS: Final = (
     ),
     Method(
         name="chat.cancel",
-        description="End a run. What came so far is kept.",
-        result="`run_ids`, those whose end was asked for, and `status`.",
+        description="Cancel a run. The answer so far is kept.",
+        result="`run_ids`, the runs being cancelled, and `status`.",
         handle=cancel,
         scope="chat",
         parameters=(_RUN_ID,),
     ),
     Method(
         name="chat.approve",
-        description="Allow a call that waits for a person, or refuse it.",
-        result="the call and what was decided, as in `GET /api/approvals`.",
+        description="Approve or deny a pending tool call.",
+        result="the call and the decision, as in `GET /api/approvals`.",
         handle=decide_approval,
         scope="chat",
         parameters=(
             _RUN_ID,
             MethodParameter(
                 name="call",
-                description="As the `approval` event tells it, or the call's id.",
+                description="The `approval` of the `approval` event, or the id of the tool call.",
                 is_required=True,
             ),
             MethodParameter(
-                name="approved", description="Shall it be made?", is_required=True, is_flag=True
+                name="approved",
+                description="Whether to make the call.",
+                is_required=True,
+                is_flag=True,
             ),
             MethodParameter(
                 name="note",
-                description="What the model is told of a refusal.",
+                description="A note for the model about a denied call.",
                 max_length=MAX_NOTE_LENGTH,
                 default="",
             ),

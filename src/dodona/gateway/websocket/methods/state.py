@@ -1,4 +1,4 @@
-"""Is somebody there, and what have they got?"""
+"""Methods for the status of the gateway."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dodona.gateway.websocket.call import Call, Method
 
 
 async def ping(_call: Call) -> dict[str, Any]:
+    """Answer a ping."""
     return {"pong": True}
 
 
 async def get_status(call: Call) -> dict[str, Any]:
-    """Not while we are leaving, as for whoever balances load."""
+    """Return the readiness. Raises ShuttingDown during shutdown, as `/readyz` does."""
     if call.state.shutdown.has_started:
-        raise ShuttingDown("Dodona is stopping.")
+        raise ShuttingDown("Dodona is shutting down.")
     return {
         "status": "ready",
         "version": dodona.__version__,
@@ -28,25 +29,26 @@ async def get_status(call: Call) -> dict[str, Any]:
 
 
 async def list_plugins(_call: Call) -> dict[str, Any]:
+    """Return the loaded plugins."""
     return {"plugins": []}
 
 
 METHODS: Final = (
     Method(
         name="ping",
-        description="Answers at once.",
+        description="Check the connection. Responds immediately.",
         result="`pong`: true.",
         handle=ping,
     ),
     Method(
         name="status",
-        description="Whether messages can be answered, by which agents, and who you are.",
-        result="`status`, `version`, `user`, `default_agent`, `agents`, and what `/readyz` tells.",
+        description="Show whether the gateway is ready, the agents and the authenticated user.",
+        result="`status`, `version`, `user`, `default_agent`, `agents` and those of `/readyz`.",
         handle=get_status,
     ),
     Method(
         name="plugin.list",
-        description="The plugins that are loaded.",
+        description="List the loaded plugins.",
         result="`plugins`: a list.",
         handle=list_plugins,
     ),

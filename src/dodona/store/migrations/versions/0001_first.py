@@ -10,8 +10,8 @@ depends_on = None
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
-# A conversation points to its head, and a run to its conversation. SQLite takes that at once,
-# PostgreSQL when both tables are there.
+# A conversation refers to its head, and a run to its conversation. SQLite allows this cycle at
+# once, PostgreSQL only when both tables exist.
 HEAD = (["head_id"], ["runs.id"])
 
 

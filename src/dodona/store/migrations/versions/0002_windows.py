@@ -1,4 +1,4 @@
-"""Windows that share a beginning, what runs begin with, and lists of a user's runs."""
+"""Windows with a common prefix, snapshots with which runs start, and lists of a user's runs."""
 
 from __future__ import annotations
 

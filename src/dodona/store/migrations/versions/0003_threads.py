@@ -1,4 +1,4 @@
-"""Threads: one for a title, entries that are added once, never changed, and found by words."""
+"""Threads: unique titles, append-only entries with idempotency keys, and full-text search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def upgrade() -> None:
 
 
 def _key_titles() -> None:
-    """Of titles that are alike, the oldest thread keeps the key; others are known by their ids."""
+    """Give the key to the oldest of threads with equal titles; the others keep NULL."""
     threads = sa.table(
         "threads",
         *map(sa.column, ("id", "user_id", "project_id", "title", "title_key")),
@@ -87,7 +87,7 @@ def _index_in_sqlite() -> None:
 
 
 def _index_in_postgres() -> None:
-    """Signs part words, and letters are taken without their accents, as FTS5 does it."""
+    """Treat punctuation as separators and ignore accents, as FTS5 does."""
     signs = "./-_@:~+&<>#=?"
     letters = {chr(code): unicodedata.normalize("NFD", chr(code))[0] for code in range(192, 384)}
     plain = {letter: base for letter, base in letters.items() if base.isascii()}

@@ -1,4 +1,4 @@
-"""Notices of events, each due at a moment and kept once; calls that a person must allow."""
+"""Notices of events, with a trigger and an idempotency key; approvals of tool calls."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    # Made anew: SQLite adds no constraint to a table that is there. Nothing refers to notices, and
-    # no Dodona has written many.
+    # Recreated: SQLite cannot add a constraint to an existing table. Nothing refers to notices, and
+    # older versions have written few.
     kept = _read_notices()
     op.drop_table("notices")
     _make_notices()
@@ -25,7 +25,7 @@ def upgrade() -> None:
 
 
 def _read_notices() -> list[dict[str, Any]]:
-    """A text becomes an event that says it, due with the next run."""
+    """Convert a text into an event with this text, due in the next run."""
     rows = op.get_bind().execute(sa.text("SELECT * FROM notices ORDER BY id")).mappings()
     return [_with_event(dict(row)) for row in rows]
 
@@ -100,7 +100,7 @@ def _write_notices(kept: list[dict[str, Any]]) -> None:
         return
     op.bulk_insert(sa.table("notices", *map(sa.column, kept[0])), kept)
     if op.get_bind().dialect.name != "sqlite":
-        # Ids were given by hand, which PostgreSQL does not count.
+        # Explicit ids do not advance PostgreSQL's sequence.
         op.execute(
             "SELECT setval(pg_get_serial_sequence('notices', 'id'), (SELECT max(id) FROM notices))"
         )

@@ -1,4 +1,4 @@
-"""Tokens expire; an audit log; what a user has under way is found by the user."""
+"""Expiry of tokens; the audit log; an index of a user's unfinished runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alembic import op
 revision = "0005"
 down_revision = "0004"
 
-# An entry is never changed.
+# Entries are never changed.
 KEPT_BY = {
     "sqlite": (
         "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "

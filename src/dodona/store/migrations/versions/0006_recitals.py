@@ -1,4 +1,4 @@
-"""Conversations that are found by what was said in them."""
+"""Conversations that are found by a digest of their messages."""
 
 from __future__ import annotations
 

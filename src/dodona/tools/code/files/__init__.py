@@ -1,1 +1,1 @@
-"""Which files of a folder are code to be read."""
+"""Which files of a folder are code, and how they are read."""

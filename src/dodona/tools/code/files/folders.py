@@ -1,7 +1,7 @@
-"""The folders of a project's code, and the paths in them as everybody else says them.
+"""The code folders of a project, and the paths of files in them.
 
-A path is relative to its folder; where there are several, it begins with the folder's name. It is a
-model's word: what tries to leave the folders is denied, what is only wrong is told.
+A path is relative to its folder; with several folders it starts with the folder's name. Paths come
+from the model: one that tries to leave the folders is denied, an invalid one is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dodona.tools.code.files.ignore_rules import MAX_IGNORE_FILE_BYTES, IgnoreRu
 MAX_PATH_CHARS: Final = 1_000
 MAX_DEPTH: Final = 64
 
-# Control characters, line separators, halves of surrogate pairs, and the other kind of slash.
+# Control characters, line separators, lone surrogates, and the backslash.
 _INVALID_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\]")
 _TEST_PATH = re.compile(r"(?:^|[/_.-])tests?(?:[/_.-]|$)|[a-z0-9]Tests?\.\w+$")
 _PATH_HINT: Final = "Give a path as search_code returns it, such as 'src/main.py'."
@@ -29,20 +29,20 @@ _PATH_HINT: Final = "Give a path as search_code returns it, such as 'src/main.py
 
 @dataclass(frozen=True, slots=True)
 class CodeFolder:
-    """`prefix` is the folder's name and a slash, or nothing when it is the only one."""
+    """A code folder. `prefix` is its name and a slash, or "" if it is the only one."""
 
     prefix: str
     root: Path
 
 
 class CodeFolders:
-    """All folders of a project."""
+    """All code folders of a project."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.all = _name_folders(roots)
 
     def resolve(self, path: str) -> tuple[Path, tuple[str, ...]]:
-        """The root that a path is below, and its parts there. No file is touched."""
+        """Return the root that a path is below, and its parts there. No file is touched."""
         parts = _split_path(path)
         for folder in self.all:
             if not folder.prefix:
@@ -51,23 +51,21 @@ class CodeFolders:
             if name == folder.prefix[:-1] and rest:
                 return folder.root, tuple(rest)
         names = ", ".join(folder.prefix for folder in self.all)
-        raise ToolRetry(
-            f"'{_printable(path)}' is in no folder of the code.", hint=f"They are: {names}"
-        )
+        raise ToolRetry(f"'{_printable(path)}' is not in a code folder.", hint=f"Folders: {names}")
 
 
 def is_test(path: str) -> bool:
-    """Does a file hold tests, by a folder's name or its own?"""
+    """Whether a path looks like a test, by its file or folder names."""
     return _TEST_PATH.search(path) is not None
 
 
 def is_valid_name(name: str) -> bool:
-    """Can the name of a file be part of a path?"""
+    """Whether a file name can be part of a path."""
     return not _INVALID_CHARACTERS.search(name)
 
 
 def is_ignored(root: Path, parts: Sequence[str]) -> bool:
-    """Would a walk pass this file over? OSError when it is not there."""
+    """Whether a walk would skip this file. Raises OSError if it is missing."""
     rules = IgnoreRules()
     for depth, part in enumerate(parts):
         with open_folder_below(root, parts[:depth]) as folder:
@@ -81,19 +79,19 @@ def is_ignored(root: Path, parts: Sequence[str]) -> bool:
 
 
 def read_ignore_file(folder_fd: int, parts: tuple[str, ...]) -> bytes | None:
-    """A list of ignored files below an open folder; none when there is none."""
-    opened: list[int] = []
+    """Return the ignore file below an open folder, or None."""
+    opened_fds: list[int] = []
     try:
         for part in parts[:-1]:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder_fd)
-            opened.append(inner)
+            opened_fds.append(inner)
             folder_fd = inner
         return read_file_in(folder_fd, parts[-1], max_bytes=MAX_IGNORE_FILE_BYTES)[0]
     except OSError:
         return None
     finally:
-        for each in opened:
-            os.close(each)
+        for fd in opened_fds:
+            os.close(fd)
 
 
 def _split_path(path: str) -> tuple[str, ...]:
@@ -101,31 +99,32 @@ def _split_path(path: str) -> tuple[str, ...]:
         raise ToolRetry(f"the path is longer than {MAX_PATH_CHARS} characters.")
     if _INVALID_CHARACTERS.search(path):
         raise ToolRetry(
-            f"'{_printable(path)}' holds characters that no path may have.", hint=_PATH_HINT
+            f"'{_printable(path)}' contains characters that are not allowed in a path.",
+            hint=_PATH_HINT,
         )
     if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
         raise AccessDenied(f"'{_printable(path)}' is an absolute path.", hint=_PATH_HINT)
     parts = PurePosixPath(path).parts
     if ".." in parts:
-        raise AccessDenied(f"'{_printable(path)}' leads out of the code.", hint=_PATH_HINT)
+        raise AccessDenied(f"'{_printable(path)}' leads out of the code folder.", hint=_PATH_HINT)
     if any(part.startswith(".") for part in parts):
-        raise AccessDenied(f"'{_printable(path)}' is hidden, and so no part of the code.")
+        raise AccessDenied(f"'{_printable(path)}' is hidden and therefore not indexed.")
     if not parts or len(parts) > MAX_DEPTH:
-        raise ToolRetry(f"'{_printable(path)}' is no path of a file.", hint=_PATH_HINT)
+        raise ToolRetry(f"'{_printable(path)}' is not a valid file path.", hint=_PATH_HINT)
     return parts
 
 
 def _name_folders(roots: Sequence[Path]) -> tuple[CodeFolder, ...]:
     if len(roots) == 1:
         return (CodeFolder("", roots[0]),)
-    taken: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for root in roots:
-        plain = _INVALID_CHARACTERS.sub("_", root.name).lstrip(".") or "root"
-        name, number = plain, 2
-        while name in taken:
-            name, number = f"{plain}-{number}", number + 1
-        taken[name] = root
-    return tuple(CodeFolder(f"{name}/", root) for name, root in taken.items())
+        base = _INVALID_CHARACTERS.sub("_", root.name).lstrip(".") or "root"
+        name, number = base, 2
+        while name in by_name:
+            name, number = f"{base}-{number}", number + 1
+        by_name[name] = root
+    return tuple(CodeFolder(f"{name}/", root) for name, root in by_name.items())
 
 
 def _printable(path: str) -> str:

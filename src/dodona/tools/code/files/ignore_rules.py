@@ -1,8 +1,8 @@
-"""Which files of a folder nobody wants to see: what `.gitignore` and `.dodonaignore` say.
+"""Which files of a folder are ignored, by `.gitignore` and `.dodonaignore`.
 
-The rules are git's: those of a deeper folder come before those above it, the last line that fits
-decides, and nothing below an ignored folder comes back. `.git/info/exclude` is obeyed too; what a
-user's own git config names is not. A repository is a stranger's: its patterns are bounded.
+The rules are git's: a deeper folder overrides those above it, the last matching line decides, and
+nothing below an ignored folder is included. `.git/info/exclude` applies too; the user's own git
+config does not. A repository is untrusted, so its patterns are bounded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, cast
 from pathspec import GitIgnoreSpec, Pattern
 from pathspec.patterns.gitignore import GitIgnorePatternError
 
-IGNORE_FILES: Final = (".gitignore", ".dodonaignore")  # the later come first
+IGNORE_FILES: Final = (".gitignore", ".dodonaignore")  # the later one has precedence
 GIT_EXCLUDE_PATH: Final = (".git", "info", "exclude")
-MAX_IGNORE_FILE_BYTES: Final = 256_000  # of such a file that are read
+MAX_IGNORE_FILE_BYTES: Final = 256_000  # the rest of a larger file is not read
 MAX_PATTERNS: Final = 2_000
-MAX_STARS: Final = 3  # between two slashes: each multiplies the time that a long name takes
+MAX_STARS: Final = 3  # per path segment: each multiplies the matching time of a long name
 
-# What is made, fetched or kept by tools. A project that tracks such a folder can say so:
+# Files that tools build, download or cache. A project that tracks such a folder can include it with
 # `!build/` in a `.dodonaignore`.
 DEFAULT_PATTERNS: Final = """
 node_modules/
@@ -42,7 +42,7 @@ htmlcov/
 *.map
 """
 
-ReadFile = Callable[[tuple[str, ...]], bytes | None]  # one below a folder, if it is there
+ReadFile = Callable[[tuple[str, ...]], bytes | None]  # reads a file below a folder, if it exists
 
 _log = logging.getLogger(__name__)
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
@@ -50,14 +50,14 @@ _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 
 @dataclass(frozen=True, slots=True)
 class _IgnoreFile:
-    """The patterns of one file. `any` fits whatever one of them does, and is quick."""
+    """The patterns of one ignore file. `any_pattern` is a fast pre-check for all of them."""
 
-    prefix_length: int  # characters of a path that its folder takes
+    prefix_length: int  # length of the path of its folder
     spec: GitIgnoreSpec
     any_pattern: re.Pattern[str]
 
     def check(self, path: str) -> bool | None:
-        """Ignored, not ignored after all, or nothing said."""
+        """Return whether the path is ignored; None if no pattern matches."""
         inner = path[self.prefix_length :]
         if self.any_pattern.match(inner) is None:
             return None
@@ -66,34 +66,35 @@ class _IgnoreFile:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules that hold in a folder, the strongest first. `path` ends in `/`, or is empty."""
+    """The rules of a folder, strongest first. `path` ends in `/`, or is empty."""
 
     specs: tuple[_IgnoreFile, ...] = ()
     path: str = ""
 
     @staticmethod
     def for_root(read: ReadFile) -> IgnoreRules:
+        """Return the rules of a root folder."""
         exclude = read(GIT_EXCLUDE_PATH)
-        weak = [
+        base = [
             _parse_ignore_file(0, lines) for lines in (DEFAULT_PATTERNS.encode(), exclude or b"")
         ]
-        return _add_folder_rules(tuple(spec for spec in reversed(weak) if spec), "", read)
+        return _add_folder_rules(tuple(spec for spec in reversed(base) if spec), "", read)
 
     def for_subfolder(self, name: str, read: ReadFile) -> IgnoreRules:
-        """The rules of a folder in this one."""
+        """Return the rules of a folder in this one."""
         return _add_folder_rules(self.specs, f"{self.path}{name}/", read)
 
     def is_ignored(self, name: str, *, is_folder: bool) -> bool:
-        """Is something in this folder ignored? Hidden things always are."""
+        """Whether an entry of this folder is ignored. Hidden entries always are."""
         if name.startswith("."):
             return True
         path = f"{self.path}{name}/" if is_folder else f"{self.path}{name}"
-        said = (spec.check(path) for spec in self.specs)
-        return next((answer for answer in said if answer is not None), False)
+        results = (spec.check(path) for spec in self.specs)
+        return next((result for result in results if result is not None), False)
 
 
 def _add_folder_rules(specs: tuple[_IgnoreFile, ...], path: str, read: ReadFile) -> IgnoreRules:
-    """The rules from above and those of the folder itself."""
+    """Add the rules of the folder itself to those inherited."""
     for file in IGNORE_FILES:
         data = read((file,))
         if data and (spec := _parse_ignore_file(len(path), data)):
@@ -111,13 +112,13 @@ def _parse_ignore_file(prefix_length: int, data: bytes) -> _IgnoreFile | None:
 
 
 def _regex_of(pattern: Pattern) -> str:
-    """Its expression, with groups that have no names: many are put together."""
-    found = cast("re.Pattern[str] | None", getattr(pattern, "regex", None))
-    return _GROUP_NAME.sub("(?:", found.pattern) if found else ""
+    """Return the regex of a pattern without group names, so that many can be joined."""
+    regex = cast("re.Pattern[str] | None", getattr(pattern, "regex", None))
+    return _GROUP_NAME.sub("(?:", regex.pattern) if regex else ""
 
 
 def _usable_patterns(lines: Iterable[str]) -> Iterator[str]:
-    """Those that can be matched in a bounded time, and that are patterns at all."""
+    """Yield the valid patterns that can be matched in bounded time."""
     count = 0
     for line in lines:
         if not line.strip() or line.startswith("#"):
@@ -125,10 +126,10 @@ def _usable_patterns(lines: Iterable[str]) -> Iterator[str]:
         count += 1
         stars = max(part.count("*") for part in line.replace("**", "*").split("/"))
         if count > MAX_PATTERNS or stars > MAX_STARS or line.count("**") > MAX_STARS:
-            _log.warning("a pattern in a list of ignored files is too costly: %.80s", line)
+            _log.warning("skipping an ignore pattern that is too costly: %.80s", line)
             continue
         try:
             GitIgnoreSpec.from_lines([line])
         except (GitIgnorePatternError, re.error, ValueError):
-            continue  # as git does
+            continue  # invalid; git skips it too
         yield line

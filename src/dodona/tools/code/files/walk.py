@@ -1,6 +1,6 @@
-"""Every file of a folder of code with its stamp: what is ignored is passed over, and counted.
+"""Walks a code folder and yields each file with its stamp; ignored files are counted.
 
-Links are not followed, so there are no circles. A folder that we may not look into is passed over.
+Links are not followed, so there are no cycles. Unreadable folders are skipped.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_FILES: Final = 500_000
 
 @dataclass(slots=True)
 class FolderWalk:
-    """A walk through one folder. `skipped` counts as it goes on; an ignored folder is one."""
+    """A walk through one folder. `skipped` is a running count; an ignored folder counts once."""
 
     folder: CodeFolder
     max_bytes: int
     skipped: int = 0
 
     def files(self) -> Iterator[tuple[str, SourceStamp]]:
-        """Paths with stamps, folder by folder. OSError when the folder itself is not there."""
+        """Yield paths with stamps, folder by folder. Raises OSError if the root is missing."""
         with open_folder_below(self.folder.root, ()) as top:
             rules = IgnoreRules.for_root(partial(read_ignore_file, top))
             yield from self._walk_folder(top, rules, depth=1)
@@ -45,7 +45,7 @@ class FolderWalk:
         folders: list[str] = []
         with suppress(PermissionError), os.scandir(folder_fd) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                with suppress(OSError):  # gone since
+                with suppress(OSError):  # removed meanwhile
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
                     elif (stamp := self._stamp_if_indexable(entry, rules)) is not None:
@@ -65,7 +65,7 @@ class FolderWalk:
     ) -> Iterator[tuple[str, SourceStamp]]:
         try:
             inner = os.open(name, FOLDER_FLAGS, dir_fd=folder_fd)
-        except OSError:  # gone, a link by now, or not ours to see
+        except OSError:  # removed, replaced by a link, or unreadable
             self.skipped += 1
             return
         try:
@@ -77,13 +77,13 @@ class FolderWalk:
     def _stamp_if_indexable(
         self, entry: os.DirEntry[str], rules: IgnoreRules
     ) -> SourceStamp | None:
-        """The stamp of a file that may be code."""
+        """Return the stamp of a file that should be indexed, else None."""
         name = entry.name
         if entry.is_file(follow_symlinks=False) and is_valid_name(name):
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
             is_short = len(rules.path) + len(name) + len(self.folder.prefix) <= MAX_PATH_CHARS
-            is_small = found.st_size <= self.max_bytes
+            is_small = status.st_size <= self.max_bytes
             if is_small and is_short and not rules.is_ignored(name, is_folder=False):
-                return SourceStamp.of(found)
+                return SourceStamp.of(status)
         self.skipped += 1
         return None

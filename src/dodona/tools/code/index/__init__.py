@@ -1,1 +1,1 @@
-"""The index of code, and searching it."""
+"""The code index: building and searching it."""

@@ -1,7 +1,7 @@
-"""Cut a file into chunks at its definitions: each non-blank line is in one of them.
+"""Splits a file into chunks at its definitions: each non-blank line is in exactly one chunk.
 
-What is small is joined with what is next to it, what is large is cut. A comment or a decorator
-goes with the definition below it. A line is never cut, however long it is.
+Small neighbours are joined and large definitions are split. A comment or decorator belongs to the
+definition below it. A line is never split, whatever its length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dodona.tools.code.parsing.spans import DefinitionSpan
 MAX_LINES: Final = 80
 MAX_BYTES: Final = 4_000
 MAX_JOINED_LINES: Final = 40
-MAX_SMALL_LINES: Final = 5  # a definition that may be joined with its neighbours
+MAX_SMALL_LINES: Final = 5  # a shorter definition may be joined with neighbours
 MAX_TITLE_CHARS: Final = 200
 
 
@@ -28,12 +28,12 @@ class _Piece:
     first: int
     last: int
     title: str
-    parent_title: str  # the title of what it is in
+    parent_title: str  # title of the enclosing definition
     is_small: bool
 
 
 class Chunker:
-    """The chunks of one file, from its lines and definitions."""
+    """Splits one file into chunks, by its lines and definitions."""
 
     def __init__(
         self, data: bytes, leading_nodes: Iterable[Node] = (), *, function_keyword: str = "function"
@@ -44,6 +44,7 @@ class Chunker:
         self._function_keyword = function_keyword
 
     def split(self, spans: Sequence[DefinitionSpan]) -> tuple[CodeChunk, ...]:
+        """Return the chunks of the file."""
         pieces = self._split_range(spans, 1, len(self._lines), "")
         trimmed = (piece for piece in map(self._trim, pieces) if piece)
         return tuple(
@@ -57,7 +58,7 @@ class Chunker:
         for span in spans:
             begin, end = max(at, self._start_with_leading(span.first, at)), min(span.last, last)
             if end < at:
-                continue  # on a line that is taken already
+                continue  # on a line that is already covered
             if begin > at:
                 yield from self._split_loose_lines(at, begin - 1, parent_title)
             yield from self._split_definition(span, begin, end, parent_title)
@@ -95,7 +96,7 @@ class Chunker:
         return f"{parent_title} > {own}" if parent_title else own
 
     def _start_with_leading(self, first: int, min_line: int) -> int:
-        """The first line of a definition and of the comments that stand right above it."""
+        """Return the first line of a definition, including comments right above it."""
         while first - 1 in self._leading_lines and self._leading_lines[first - 1] >= min_line:
             first = self._leading_lines[first - 1]
         return first
@@ -107,7 +108,7 @@ class Chunker:
         return last - first < max_lines and self._size(first, last) <= MAX_BYTES
 
     def _split_lines(self, first: int, last: int, max_lines: int) -> Iterator[tuple[int, int]]:
-        """Parts that fit; a cut is at a blank line if there is one in the second half."""
+        """Split into ranges that fit; prefer a blank line in the second half of each."""
         while not self._fits(first, last, max_lines) and first < last:
             end = first
             while end < last and self._fits(first, end + 1, max_lines):
@@ -129,16 +130,16 @@ class Chunker:
         return piece if piece.first <= piece.last else None
 
     def _join_small(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-        held: _Piece | None = None
+        current: _Piece | None = None
         for piece in pieces:
-            if held and self._can_join(held, piece):
-                held.last, held.title = piece.last, held.parent_title
+            if current and self._can_join(current, piece):
+                current.last, current.title = piece.last, current.parent_title
                 continue
-            if held:
-                yield held
-            held = piece
-        if held:
-            yield held
+            if current:
+                yield current
+            current = piece
+        if current:
+            yield current
 
     def _can_join(self, previous: _Piece, piece: _Piece) -> bool:
         return (
@@ -150,13 +151,13 @@ class Chunker:
 
 
 def _full_line_ranges(data: bytes, nodes: Iterable[Node]) -> dict[int, int]:
-    """The first line of each comment and decorator that has its lines to itself, by its last."""
-    found: dict[int, int] = {}
+    """Map the last line of each full-line comment or decorator to its first line."""
+    first_by_last: dict[int, int] = {}
     for node in nodes:
         row, column = node.start_point
         start = node.start_byte
         if column and data[start - column : start].strip():
             continue
         end, width = node.end_point
-        found[end if width == 0 and end > row else end + 1] = row + 1
-    return found
+        first_by_last[end if width == 0 and end > row else end + 1] = row + 1
+    return first_by_last

@@ -1,4 +1,4 @@
-"""The index of a project's code: a file that can be thrown away and made anew at any time."""
+"""The index of a project's code: a file that can be deleted and rebuilt at any time."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, find_candidates
 from dodona.tools.code.semantic.search import SemanticScorer
 from dodona.tools.rebuildable_db import RebuildableDatabase, file_lock, snapshot
 
-MAX_READ_LINES: Final = 2_000  # of a file that are read at once
-MAX_COMPARED_PATHS: Final = 2_000  # paths that a wrong one is compared with
+MAX_READ_LINES: Final = 2_000  # per read
+MAX_COMPARED_PATHS: Final = 2_000  # paths considered as suggestions
 
 _LOCK_POLL_SECONDS: Final = 0.5
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class CodeIndex:
-    """One file for some folders. Its methods block, and may be called from any thread."""
+    """One index file for some folders. Methods block and may be called from any thread."""
 
     def __init__(
         self,
@@ -57,133 +57,142 @@ class CodeIndex:
         stop: Event | None = None,
         wait_for_lock: bool = True,
     ) -> IndexState:
-        """Take in what has changed. While another does so, wait for it, or leave it to them."""
+        """Index changes. If another process is indexing, wait for it or return at once."""
         stop = stop or Event()
         with (
             _wrap_database_errors(),
-            self._writer_lock(stop, wait_for_lock=wait_for_lock) as is_ours,
+            self._writer_lock(stop, wait_for_lock=wait_for_lock) as is_locked,
         ):
-            if not is_ours:
+            if not is_locked:
                 return self._run(load_state)
 
-            def take(db: sqlite3.Connection) -> IndexState:
+            def run_refresh(db: sqlite3.Connection) -> IndexState:
                 return IndexRefresh(self.folders, self._max_bytes, stop, progress).run(db)
 
-            return self._run(take)
+            return self._run(run_refresh)
 
     def discard(self) -> None:
-        """The next refresh begins from nothing."""
+        """Delete the index file; the next refresh starts from scratch."""
         with _wrap_database_errors(), self._writer_lock(Event(), wait_for_lock=True):
             self._database.discard()
 
     def state(self) -> IndexState:
+        """Return the state of the index."""
         return self._query(load_state)
 
     def search(self, query: str, limit: int) -> list[CodeHit]:
-        """The best pieces by their words; with `meaning`, by that as well."""
+        """Return the best chunks by their words and, with a scorer, by meaning."""
         if self._scorer is None:
             return self._query(lambda db: search(db, query, limit))
         hits = self._query(lambda db: find_candidates(db, query, limit))
         texts = [f"{hit.title}\n{hit.text}" for hit in hits[:SEMANTIC_RERANK_SIZE]]
-        # Outside of the snapshot: it takes long, and what is taken in meanwhile need not wait.
+        # Outside of the snapshot: this is slow, and indexing must not wait for it.
         return rerank(hits, self._scorer.similarities(query, texts) if texts else (), limit)
 
     def definitions(self, name: str, limit: int) -> list[Definition]:
+        """Return the definitions of a name."""
         return self._query(lambda db: find_definitions(db, name, limit))
 
     def references(self, name: str, limit: int) -> list[Reference]:
-        most = self._max_bytes
+        """Return the uses of a name."""
+        max_bytes = self._max_bytes
         return self._query(
-            lambda db: find_references(db, self.folders, name, limit=limit, max_bytes=most)
+            lambda db: find_references(db, self.folders, name, limit=limit, max_bytes=max_bytes)
         )
 
     def repo_map(self, tokens: int, focus: str) -> str:
+        """Return an overview of the code within a token budget."""
         return self._query(lambda db: self._repo_map.render(db, tokens=tokens, focus=focus))
 
     def read(self, path: str, first: int, last: int | None) -> CodeText:
-        """Some lines of a file as it is now. It must be one that would be indexed."""
+        """Return lines of a file as it is now. The file must be one that would be indexed."""
         root, parts = self.folders.resolve(path)
         name = "/".join(PurePosixPath(path).parts)
         try:
             if is_ignored(root, parts):
-                raise AccessDenied(f"'{name}' is ignored, and so no part of the code.")
+                raise AccessDenied(f"'{name}' is ignored and therefore not indexed.")
             data, stamp = read_below(root, parts, max_bytes=self._max_bytes)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise self._missing_file_error(name) from None
         except OSError as error:
             raise AccessDenied(f"'{name}' cannot be read: {error.strerror}.") from error
         if stamp.size > self._max_bytes:
-            most = f"{self._max_bytes // 1024:,} KB"
-            raise ToolRetry(f"'{name}' is larger than {most}, and so no part of the code.")
+            max_size = f"{self._max_bytes // 1024:,} KB"
+            raise ToolRetry(f"'{name}' is larger than {max_size} and therefore not indexed.")
         if is_binary(data):
             raise ToolRetry(f"'{name}' is not text.")
         return _select_lines(name, data, first, last)
 
     def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        """Return the current version of each path; missing files are left out."""
+        versions: dict[str, str] = {}
         for path in paths:
             try:
                 root, parts = self.folders.resolve(path)
-                found[path] = version_of(read_below(root, parts, max_bytes=self._max_bytes)[0])
+                versions[path] = version_of(read_below(root, parts, max_bytes=self._max_bytes)[0])
             except (OSError, DodonaError):
-                continue  # gone, or never ours
-        return found
+                continue  # removed, or not in a code folder
+        return versions
 
     def close(self) -> None:
         self._database.close()
 
     def _missing_file_error(self, path: str) -> ToolRetry:
-        """A file that is not there, with the one that may be meant."""
+        """Return the error for a missing file, with a suggestion."""
         rows = self._query(lambda db: db.execute("SELECT path FROM files ORDER BY path").fetchall())
         paths = [row[0] for row in rows]
         name = PurePosixPath(path).name.casefold()
-        same = [known for known in paths if PurePosixPath(known).name.casefold() == name]
-        near = (
-            f"Did you mean '{same[0]}'?" if same else did_you_mean(path, paths[:MAX_COMPARED_PATHS])
+        same_name = [p for p in paths if PurePosixPath(p).name.casefold() == name]
+        suggestion = (
+            f"Did you mean '{same_name[0]}'?"
+            if same_name
+            else did_you_mean(path, paths[:MAX_COMPARED_PATHS])
         )
-        return ToolRetry(f"there is no file '{path}'.", hint=near or "Search the code for it.")
+        return ToolRetry(
+            f"there is no file '{path}'.", hint=suggestion or "Use search_code to find it."
+        )
 
     def _query(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """An answer from one state of the index, whatever is taken in meanwhile."""
+        """Run a query on one consistent state of the index."""
 
-        def ask(db: sqlite3.Connection) -> T:
+        def run_in_snapshot(db: sqlite3.Connection) -> T:
             with snapshot(db):
                 return work(db)
 
         with _wrap_database_errors():
-            return self._run(ask)
+            return self._run(run_in_snapshot)
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return self._database.run(work)
 
     @contextmanager
     def _writer_lock(self, stop: Event, *, wait_for_lock: bool) -> Generator[bool]:
-        """Are we the only ones, in all processes, who change the index?"""
+        """Yield whether we hold the lock for changing the index, across all processes."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        place = self._path.with_name(f"{self._path.name}.taking")
+        lock_path = self._path.with_name(f"{self._path.name}.taking")
         with ExitStack() as stack:
-            is_ours = False
-            while not is_ours:
+            is_locked = False
+            while not is_locked:
                 try:
                     stack.enter_context(
-                        file_lock(place, timeout=_LOCK_POLL_SECONDS if wait_for_lock else 0.0)
+                        file_lock(lock_path, timeout=_LOCK_POLL_SECONDS if wait_for_lock else 0.0)
                     )
-                    is_ours = True
+                    is_locked = True
                 except BlockingIOError:
                     if not wait_for_lock or stop.is_set():
                         break
-            yield is_ours
+            yield is_locked
 
 
 @contextmanager
 def _wrap_database_errors() -> Generator[None]:
-    """An error of the database, without its words: they may name paths of this machine."""
+    """Hide the text of database errors: it may contain local paths."""
     try:
         yield
     except sqlite3.Error as error:
-        _log.error("the index of the code cannot be used: %s", error)
+        _log.error("the code index cannot be used: %s", error)
         raise ToolFailed(
-            "the index of the code cannot be used at the moment.", hint="Try again later."
+            "the code index is unavailable at the moment.", hint="Try again later."
         ) from error
 
 
@@ -192,9 +201,9 @@ def _select_lines(name: str, data: bytes, first: int, last: int | None) -> CodeT
     if lines[-1] == "" and len(lines) > 1:
         lines.pop()
     if not 1 <= first <= len(lines):
-        raise ToolRetry(f"'{name}' has lines 1 to {len(lines)}, and no line {first}.")
+        raise ToolRetry(f"'{name}' has lines 1 to {len(lines)}; there is no line {first}.")
     end = min(len(lines) if last is None else last, len(lines), first + MAX_READ_LINES - 1)
     if end < first:
-        raise ToolRetry(f"the last line ({last}) comes before the first ({first}).")
+        raise ToolRetry(f"the last line ({last}) is before the first line ({first}).")
     text = "\n".join(line.removesuffix("\r") for line in lines[first - 1 : end])
     return CodeText(name, first, end, text, len(lines), version_of(data))

@@ -1,8 +1,8 @@
-"""The file of a code index: its tables, and how a source file gets in and out of them.
+"""The database of a code index: its tables, and how files are inserted and deleted.
 
-The text of each file is in it, compressed: a hit's lines are those that were indexed, and what a
-file gave to the index of words can be taken out again. Chunks and symbols of a file have numbers in
-a row, so no index is needed to find them.
+It stores the compressed text of each file: the lines of a hit are those that were indexed, and the
+words of a file can be removed from the full-text index again. Chunks and symbols of a file have
+consecutive ids, so no index is needed to find them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from dodona.tools.code.parsing.extraction import CodeChunk, ExtractedFile
 from dodona.tools.rebuildable_db import DatabaseFormat
 
 MAX_SIGNATURE_CHARS: Final = 300
-MIN_NAME_CHARS: Final = 3  # characters that a name needs to connect files
-NOT_TEXT: Final = ""  # the language of a file that is not text
+MIN_NAME_CHARS: Final = 3  # shorter names do not connect files
+NOT_TEXT: Final = ""  # the `language` of a binary file
 
 _Row: TypeAlias = tuple[object, ...]
 _EMPTY_EXTRACTION: Final = ExtractedFile(NOT_TEXT, (), (), (), frozenset())
 
-# Words are kept by column and without positions: two thirds of the size, and as much of the time.
-# Their rank is not BM25's own then, see searching.py.
+# Words are stored by column and without positions: two thirds of the size and of the time. FTS5
+# cannot compute BM25 from this; see search.py.
 DATABASE_FORMAT: Final = DatabaseFormat(
     """
 CREATE TABLE files (
@@ -66,7 +66,7 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """A file that was read, ready to be put in; without `extracted` it is not text."""
+    """A file that was read and is ready to insert; `extracted` is None if it is binary."""
 
     path: str
     stamp: SourceStamp
@@ -76,6 +76,7 @@ class ParsedFile:
 
 
 def load_indexed_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
+    """Return all indexed files by path."""
     rows = db.execute("SELECT path, id, mtime_ns, size, inode, version, language FROM files")
     return {
         path: IndexedFile(number, SourceStamp(mtime_ns, size, inode), version, language)
@@ -84,15 +85,15 @@ def load_indexed_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
 
 
 def insert_files(db: sqlite3.Connection, files: Sequence[ParsedFile]) -> None:
-    """Put files in, in a transaction of the caller; they must not be in it."""
+    """Insert new files, in the caller's transaction."""
     rows = _RowBatch(*_next_ids(db))
-    for taken in files:
-        rows.add(taken)
+    for file in files:
+        rows.add(file)
     rows.insert(db)
 
 
 def delete_files(db: sqlite3.Connection, paths: Iterable[str]) -> None:
-    """Take files out, in a transaction of the caller."""
+    """Delete files, in the caller's transaction."""
     for path in paths:
         row = db.execute(
             "SELECT id, chunk, chunks, symbol, symbols FROM files WHERE path = ?", (path,)
@@ -109,7 +110,7 @@ def delete_files(db: sqlite3.Connection, paths: Iterable[str]) -> None:
 
 
 def update_stamps(db: sqlite3.Connection, files: Iterable[tuple[int, SourceStamp]]) -> None:
-    """Files that were touched, and are what they were."""
+    """Update the stamps of files that were touched but not changed."""
     db.executemany(
         "UPDATE files SET mtime_ns = ?, size = ?, inode = ? WHERE id = ?",
         [(s.mtime_ns, s.size, s.inode, number) for number, s in files],
@@ -117,28 +118,30 @@ def update_stamps(db: sqlite3.Connection, files: Iterable[tuple[int, SourceStamp
 
 
 def load_text(db: sqlite3.Connection, file: int) -> bytes:
-    """A file as it was indexed."""
+    """Return a file's content as it was indexed."""
     row = db.execute("SELECT text FROM bodies WHERE file = ?", (file,)).fetchone()
     return zlib.decompress(row[0]) if row else b""
 
 
 def get_state(db: sqlite3.Connection, name: str) -> str:
+    """Return a value of the `state` table, or ""."""
     row = db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
     return row[0] if row else ""
 
 
 def set_state(db: sqlite3.Connection, name: str, value: str) -> None:
+    """Set a value of the `state` table."""
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
 
 def hash_name(name: str) -> int:
-    """A name as the names of a file have it: two names may share one, and nothing depends on it."""
+    """Hash a name. Collisions are possible and harmless."""
     return zlib.crc32(name.encode("utf-8", "replace"))
 
 
 @dataclass(slots=True)
 class _RowBatch:
-    """What some files come to in each table; the numbers are the next free ones."""
+    """The rows of some files for each table; the ids are the next free ones."""
 
     next_file_id: int
     next_chunk_id: int
@@ -150,13 +153,18 @@ class _RowBatch:
     words: list[_Row] = field(default_factory=list[_Row])
 
     def add(self, parsed: ParsedFile) -> None:
-        found = parsed.extracted or _EMPTY_EXTRACTION
-        counts = (self.next_chunk_id, len(found.chunks), self.next_symbol_id, len(found.symbols))
+        extracted = parsed.extracted or _EMPTY_EXTRACTION
+        counts = (
+            self.next_chunk_id,
+            len(extracted.chunks),
+            self.next_symbol_id,
+            len(extracted.symbols),
+        )
         stamp = (parsed.stamp.mtime_ns, parsed.stamp.size, parsed.stamp.inode)
-        about = (parsed.version, found.language)
-        self.files.append((self.next_file_id, parsed.path, *stamp, *about, *counts))
+        metadata = (parsed.version, extracted.language)
+        self.files.append((self.next_file_id, parsed.path, *stamp, *metadata, *counts))
         if parsed.extracted is not None:
-            self._add_content(parsed, found)
+            self._add_content(parsed, extracted)
         self.next_file_id += 1
 
     def _add_content(self, parsed: ParsedFile, extracted: ExtractedFile) -> None:
@@ -167,34 +175,34 @@ class _RowBatch:
             self.chunks.append((self.next_chunk_id, self.next_file_id, *lines, chunk.title, size))
             self.words.append((self.next_chunk_id, head, body))
             self.next_chunk_id += 1
-        for each in extracted.symbols:
-            what = (each.name, each.kind, each.first, each.last)
-            signature = each.signature[:MAX_SIGNATURE_CHARS]
+        for symbol in extracted.symbols:
+            fields = (symbol.name, symbol.kind, symbol.first, symbol.last)
+            signature = symbol.signature[:MAX_SIGNATURE_CHARS]
             self.symbols.append(
-                (self.next_symbol_id, self.next_file_id, *what, signature, each.container)
+                (self.next_symbol_id, self.next_file_id, *fields, signature, symbol.container)
             )
             self.next_symbol_id += 1
 
     def insert(self, db: sqlite3.Connection) -> None:
-        many = db.executemany
-        many("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self.files)
-        many("INSERT INTO bodies VALUES (?, ?, ?, ?)", self.bodies)
-        many("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?)", self.chunks)
-        many("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self.symbols)
-        many("INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)", self.words)
+        insert_rows = db.executemany
+        insert_rows("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self.files)
+        insert_rows("INSERT INTO bodies VALUES (?, ?, ?, ?)", self.bodies)
+        insert_rows("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?)", self.chunks)
+        insert_rows("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self.symbols)
+        insert_rows("INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)", self.words)
 
 
 def _next_ids(db: sqlite3.Connection) -> tuple[int, int, int]:
-    """The first free numbers."""
+    """Return the first free id of each table."""
     tables = ("files", "chunks", "symbols")
-    found = [db.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables]  # noqa: S608
-    file, chunk, symbol = [(number or 0) + 1 for number in found]
+    max_ids = [db.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables]  # noqa: S608
+    file, chunk, symbol = [(number or 0) + 1 for number in max_ids]
     return file, chunk, symbol
 
 
 def _body_row(file: int, extracted: ExtractedFile, data: bytes) -> _Row:
     names = array("I", {hash_name(name) for name in extracted.names if len(name) >= MIN_NAME_CHARS})
-    imports = [[each.module, *each.names] for each in extracted.imports]
+    imports = [[item.module, *item.names] for item in extracted.imports]
     return (file, names.tobytes(), json.dumps(imports), zlib.compress(data, 1))
 
 
@@ -218,13 +226,17 @@ def _delete_words(db: sqlite3.Connection, path: str, file: int, chunk: int, chun
 def _tokenize_chunks(
     path: str, data: bytes, chunks: Iterable[CodeChunk]
 ) -> Iterator[tuple[CodeChunk, str, str]]:
-    """Each chunk with its words: of its title and its file's name, and of its text.
+    """Yield each chunk with the words of its head and of its body.
 
-    It must come to the same whenever it is done: what was put in is taken out by it.
+    The result must be reproducible: deleting from the full-text index needs the same words again.
     """
     lines = data.split(b"\n")
     parts = PurePosixPath(path).parts[-2:]
-    place = words_of(" ".join(parts).encode("utf-8", "replace"))
+    path_words = words_of(" ".join(parts).encode("utf-8", "replace"))
     for chunk in chunks:
         title = words_of(chunk.title.encode("utf-8", "replace"))
-        yield chunk, f"{title} {place}", words_of(b"\n".join(lines[chunk.first - 1 : chunk.last]))
+        yield (
+            chunk,
+            f"{title} {path_words}",
+            words_of(b"\n".join(lines[chunk.first - 1 : chunk.last])),
+        )

@@ -1,8 +1,8 @@
-"""Bring an index up to date: take in what has changed, drop what is gone.
+"""Refreshes an index: indexes changed files and deletes removed ones.
 
-Files are read and parsed between transactions, and put in by batches: an index that is interrupted
-goes on where it stopped. A file whose stamp is the same is not read; one that was touched is
-hashed, and parsed only if it is another.
+Files are read and parsed between transactions and inserted in batches, so an interrupted run
+resumes where it stopped. A file with the same stamp is not read; a touched file is hashed, and
+parsed only if its content differs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from dodona.tools.code.index.index_file import (
 from dodona.tools.code.parsing.extraction import extract
 from dodona.tools.rebuildable_db import transaction
 
-BATCH_FILES: Final = 200  # of a transaction: what a crash can cost
+BATCH_FILES: Final = 200  # per transaction; a crash loses at most one batch
 BATCH_BYTES: Final = 2_000_000
-# A file that was changed so shortly before it was read may change again under the same stamp.
+# A file changed this recently may change again without a new stamp.
 RACY_NS: Final = 100_000_000
 
 IndexProgressCallback = Callable[[IndexProgress], None]
@@ -48,7 +48,7 @@ _UNSTABLE_STAMP: Final = SourceStamp(-1, -1, -1)
 
 @dataclass(slots=True)
 class IndexRefresh:
-    """One look at the folders, and what it came to so far."""
+    """One refresh of an index, with its counters."""
 
     folders: CodeFolders
     max_bytes: int
@@ -61,35 +61,39 @@ class IndexRefresh:
     size: int = 0
 
     def run(self, db: sqlite3.Connection) -> IndexState:
-        """Take everything in. It ends early when `stop` is set, and keeps what is done."""
+        """Refresh the index. Setting `stop` ends it early and keeps the work done so far."""
         started = perf_counter()
-        known = load_indexed_files(db)
-        there, away = self._walk_folders()
-        gone = [path for path in known if path not in there and not path.startswith(away)]
-        changed = [path for path in there if path not in known or known[path].stamp != there[path]]
-        self.unchanged = len(there) - len(changed)
-        if gone or changed:
+        indexed = load_indexed_files(db)
+        current, unavailable = self._walk_folders()
+        removed = [
+            path for path in indexed if path not in current and not path.startswith(unavailable)
+        ]
+        changed = [
+            path for path in current if path not in indexed or indexed[path].stamp != current[path]
+        ]
+        self.unchanged = len(current) - len(changed)
+        if removed or changed:
             _set_complete(db, is_complete=False)
-            self._delete_removed(db, gone)
-            self._index_changed(db, changed, known)
+            self._delete_removed(db, removed)
+            self._index_changed(db, changed, indexed)
         binary = db.execute("SELECT count(*) FROM files WHERE language = ?", (NOT_TEXT,))
         self.skipped += binary.fetchone()[0]
-        self.unchanged -= sum(known[p].language == NOT_TEXT for p in there if p in known)
+        self.unchanged -= sum(indexed[p].language == NOT_TEXT for p in current if p in indexed)
         return self._record_result(db, perf_counter() - started)
 
     def _walk_folders(self) -> tuple[dict[str, SourceStamp], tuple[str, ...]]:
-        """The files there are, and the prefixes of folders that are away: theirs are kept."""
-        there: dict[str, SourceStamp] = {}
-        away: list[str] = []
+        """Return the current files, and the prefixes of unavailable folders, which are kept."""
+        current: dict[str, SourceStamp] = {}
+        unavailable: list[str] = []
         for folder in self.folders.all:
             walk = FolderWalk(folder, self.max_bytes)
             try:
-                there.update(islice(walk.files(), MAX_FILES - len(there)))
+                current.update(islice(walk.files(), MAX_FILES - len(current)))
             except OSError as error:
-                _log.warning("a folder of code cannot be read: %s", error)
-                away.append(folder.prefix)
+                _log.warning("a code folder cannot be read: %s", error)
+                unavailable.append(folder.prefix)
             self.skipped += walk.skipped
-        return there, tuple(away)
+        return current, tuple(unavailable)
 
     def _delete_removed(self, db: sqlite3.Connection, removed: Sequence[str]) -> None:
         for at in range(0, len(removed), BATCH_FILES):
@@ -106,12 +110,12 @@ class IndexRefresh:
         self._report_progress(IndexProgress(0, len(changed), 0))
         for batch in self._batches(changed, indexed_files):
             with transaction(db):
-                delete_files(db, [each.path for each in batch.files] + batch.unreadable)
+                delete_files(db, [file.path for file in batch.files] + batch.unreadable)
                 insert_files(db, batch.files)
                 update_stamps(db, batch.touched)
                 _bump_revision(db)
             done += batch.processed
-            self.indexed += sum(each.extracted is not None for each in batch.files)
+            self.indexed += sum(file.extracted is not None for file in batch.files)
             self.unchanged += len(batch.touched)
             self.skipped += len(batch.unreadable)
             self._report_progress(IndexProgress(done, len(changed), self.size, batch.last_path))
@@ -140,7 +144,7 @@ class IndexRefresh:
         root, parts = self.folders.resolve(path)
         try:
             data, stamp = read_below(root, parts, max_bytes=self.max_bytes)
-        except OSError:  # gone, a link by now, or not ours to read
+        except OSError:  # removed, replaced by a link, or unreadable
             batch.unreadable.append(path)
             return
         if time_ns() - stamp.mtime_ns < RACY_NS:
@@ -187,7 +191,7 @@ def _set_complete(db: sqlite3.Connection, *, is_complete: bool) -> None:
 
 
 def get_revision(db: sqlite3.Connection) -> int:
-    """A number that changes with what the index holds."""
+    """Return a number that changes whenever the content of the index does."""
     return int(get_state(db, "edition") or 0)
 
 
@@ -196,7 +200,7 @@ def _bump_revision(db: sqlite3.Connection) -> None:
 
 
 def load_state(db: sqlite3.Connection) -> IndexState:
-    """What the index holds, and the last look that changed something."""
+    """Return the size of the index and the counts of the last refresh with changes."""
     return _build_state(db, json.loads(get_state(db, "last") or "{}"))
 
 

@@ -1,4 +1,4 @@
-"""What somebody searches code for, as words of the index. Nothing in a query is syntax."""
+"""Parses a code search query into index terms. Queries have no operators."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dodona.tools.code.index.tokenize import MAX_WORD_BYTES, parts_of
 MAX_QUERY_CHARS: Final = 1_000
 MAX_WORDS: Final = 16
 MIN_STEM_LENGTH: Final = 4
-PART_WEIGHT: Final = 0.4  # what a part of an identifier is worth, beside the whole of it
-PAIR_WEIGHT: Final = 0.6  # what two words that stand together are worth as one identifier
+PART_WEIGHT: Final = 0.4  # part of an identifier, relative to the whole
+PAIR_WEIGHT: Final = 0.6  # two neighbouring words as one identifier
 
 _WORD = re.compile(r"\w+")
 _STOP_WORD_TEXT: Final = """
@@ -27,17 +27,17 @@ _STOP_WORDS: Final = frozenset(_STOP_WORD_TEXT.split())
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word to look for; `weight` is what it is worth beside others."""
+    """A word to search for; `weight` is relative to other terms."""
 
     word: str
     weight: float = 1.0
 
     @property
     def exact_expression(self) -> str:
-        return f'"{self.word}"'  # a word has no quotes in it
+        return f'"{self.word}"'  # a word contains no quotes
 
     def expressions(self) -> Iterator[str]:
-        """Expressions for the word, then for words that begin so, then without its ending."""
+        """Yield FTS5 expressions: the word, then as a prefix, then with its ending removed."""
         yield self.exact_expression
         yield f"{self.exact_expression} *"
         if self.word.isalpha():
@@ -46,19 +46,19 @@ class Term:
 
 
 def terms_of(query: str) -> list[Term]:
-    """The words of a query and the parts of its identifiers, each once."""
+    """Return the words of a query and the parts of its identifiers, without duplicates."""
     words = _remove_stop_words(_WORD.findall(query[:MAX_QUERY_CHARS]))
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for word in words:
-        found[word.lower()] = 1.0
+        weights[word.lower()] = 1.0
     for word in words:
         for part in parts_of(word):
-            found.setdefault(part, PART_WEIGHT)
-    return [Term(word, weight) for word, weight in found.items()]
+            weights.setdefault(part, PART_WEIGHT)
+    return [Term(word, weight) for word, weight in weights.items()]
 
 
 def pairs_of(query: str) -> list[Term]:
-    """Neighbours as one identifier: `token bucket` may be written token_bucket or TokenBucket."""
+    """Join neighbouring words: `token bucket` may be written token_bucket or TokenBucket."""
     words = [word.lower() for word in _remove_stop_words(_WORD.findall(query[:MAX_QUERY_CHARS]))]
     return [
         Term(joined, PAIR_WEIGHT)
@@ -68,7 +68,7 @@ def pairs_of(query: str) -> list[Term]:
 
 
 def _remove_stop_words(words: list[str]) -> list[str]:
-    """Without those that say nothing, unless there are no others."""
+    """Remove stop words, unless there are no other words."""
     short = [word for word in words if len(word.encode("utf-8", "replace")) <= MAX_WORD_BYTES]
-    telling = [word for word in short if word.lower() not in _STOP_WORDS]
-    return list(dict.fromkeys(telling or short))[:MAX_WORDS]
+    significant = [word for word in short if word.lower() not in _STOP_WORDS]
+    return list(dict.fromkeys(significant or short))[:MAX_WORDS]

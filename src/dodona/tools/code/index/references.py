@@ -1,6 +1,6 @@
-"""Where a name is used: the index tells in which files, their present text tells where.
+"""Finds uses of a name: the index gives candidate files, their current text the lines.
 
-So lines are right even in a file that has just been changed.
+So line numbers are right even in a file that has just changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dodona.tools.code.parsing.languages import TEXT
 from dodona.tools.code.parsing.references_in_file import find_uses
 
 MAX_FILES: Final = 5_000
-MAX_SEARCH_SECONDS: Final = 15.0  # less than a call of a tool may take
+MAX_SEARCH_SECONDS: Final = 15.0  # less than the timeout of the tool
 MAX_LINE_CHARS: Final = 200
 
 _WORD = re.compile(r"\w+")
@@ -39,29 +39,29 @@ class _CandidateFile:
 def find_references(
     db: sqlite3.Connection, folders: CodeFolders, name: str, *, limit: int, max_bytes: int
 ) -> list[Reference]:
-    """Uses of a name: first in the files that define it, then by path; code before other text."""
+    """Return uses of a name: code before other text, then defining files, then by path."""
     _, last = split_name(name)
-    found: list[Reference] = []
-    until = monotonic() + MAX_SEARCH_SECONDS
+    references: list[Reference] = []
+    deadline = monotonic() + MAX_SEARCH_SECONDS
     for file in _candidate_files(db, last):
         try:
             root, parts = folders.resolve(file.path)
             data, _ = read_below(root, parts, max_bytes=max_bytes)
         except OSError:
-            continue  # gone since
-        found += _find_in_file(db, file, data, last)
-        if len(found) >= limit or monotonic() > until:
+            continue  # removed meanwhile
+        references += _find_in_file(db, file, data, last)
+        if len(references) >= limit or monotonic() > deadline:
             break
-    return found[:limit]
+    return references[:limit]
 
 
 def _find_in_file(
     db: sqlite3.Connection, file: _CandidateFile, data: bytes, name: str
 ) -> list[Reference]:
-    places = find_uses(file.path, data, name)
-    if not places:
+    uses = find_uses(file.path, data, name)
+    if not uses:
         return []
-    around = containers_by_line(_load_symbols(db, file, data), {use.line for use in places})
+    containers = containers_by_line(_load_symbols(db, file, data), {use.line for use in uses})
     lines = data.split(b"\n")
     return [
         Reference(
@@ -70,19 +70,19 @@ def _find_in_file(
             use.line,
             use.column,
             text_of(lines[use.line - 1]).strip()[:MAX_LINE_CHARS],
-            around.get(use.line, ""),
+            containers.get(use.line, ""),
         )
-        for use in places
+        for use in uses
     ]
 
 
 def _load_symbols(
     db: sqlite3.Connection, file: _CandidateFile, data: bytes
 ) -> list[tuple[str, str, int, int]]:
-    """Those of the file as it is now."""
+    """Return the symbols of the file as it is now."""
     if version_of(data) != file.version:
-        found = extract(file.path, data).symbols
-        return [(s.name, s.container, s.first, s.last) for s in found]
+        symbols = extract(file.path, data).symbols
+        return [(s.name, s.container, s.first, s.last) for s in symbols]
     return db.execute(
         "SELECT name, container, first, last FROM symbols WHERE id >= ? AND id < ?",
         (file.first_symbol_id, file.first_symbol_id + file.symbol_count),
@@ -90,7 +90,7 @@ def _load_symbols(
 
 
 def _candidate_files(db: sqlite3.Connection, name: str) -> list[_CandidateFile]:
-    """Files that have the name in them, in code or elsewhere."""
+    """Return the files that contain the name, in code or elsewhere."""
     words = _WORD.findall(name.lower())
     if not words:
         return []

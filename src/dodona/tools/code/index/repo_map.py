@@ -1,6 +1,7 @@
-"""A map of the code: the files that matter most, each with what it defines that others use.
+"""An overview of the code: the most important files with the definitions that others use.
 
-It fits a budget of tokens, counted at four characters each: tools have no vocabulary of a model.
+It fits a token budget, estimated at four characters per token: tools do not know the model's
+tokenizer.
 """
 
 from __future__ import annotations
@@ -20,43 +21,43 @@ from dodona.tools.code.index.search import search
 ITERATIONS: Final = 12
 DAMPING: Final = 0.85
 
-Edges: TypeAlias = Sequence[Sequence[tuple[int, float]]]  # of each file: to which, how strongly
+Edges: TypeAlias = Sequence[Sequence[tuple[int, float]]]  # for each file: (target, weight)
 
 
 def page_rank(edges: Edges, personalization: Sequence[float]) -> list[float]:
-    """PageRank: how often a reader is at each file who follows what files use.
+    """PageRank: how often a random reader who follows uses visits each file.
 
-    `start` is where a reader begins, and goes back to now and then: it makes the rank personal.
+    `personalization` weighs the files where readers start and to which they return.
     """
     count = len(edges)
-    whole = sum(personalization) or 1.0
-    home = (
-        [each / whole for each in personalization]
+    total_weight = sum(personalization) or 1.0
+    start = (
+        [value / total_weight for value in personalization]
         if any(personalization)
         else [1.0 / count] * count
     )
     totals = [sum(weight for _, weight in out) for out in edges]
-    ranks = home
+    ranks = start
     for _ in range(ITERATIONS):
-        lost = sum(r for r, total in zip(ranks, totals, strict=True) if not total)
-        # What a file without uses would pass on goes to where readers begin.
-        share = 1 - DAMPING + DAMPING * lost
-        fresh = [share * each for each in home]
-        for out, own, total in zip(edges, ranks, totals, strict=True):
+        dangling = sum(r for r, total in zip(ranks, totals, strict=True) if not total)
+        # The rank of files without edges goes back to the start files.
+        share = 1 - DAMPING + DAMPING * dangling
+        next_ranks = [share * value for value in start]
+        for out, rank, total in zip(edges, ranks, totals, strict=True):
             if total:
-                passed = DAMPING * own / total
-                for to, weight in out:
-                    fresh[to] += passed * weight
-        ranks = fresh
+                rank_per_weight = DAMPING * rank / total
+                for target, weight in out:
+                    next_ranks[target] += rank_per_weight * weight
+        ranks = next_ranks
     return ranks
 
 
-CHARS_PER_TOKEN: Final = 4  # that a token is taken for
-MAX_SYMBOLS: Final = 8  # of a file
-MAX_FOCUS_HITS: Final = 20  # files that words of a focus lead to
+CHARS_PER_TOKEN: Final = 4  # estimate
+MAX_SYMBOLS: Final = 8  # per file
+MAX_FOCUS_HITS: Final = 20  # search hits for the words of a focus
 MAX_SIGNATURE_CHARS: Final = 100
-TEST_WEIGHT: Final = 0.2  # what a test is worth
-MEMBER_WEIGHT: Final = 0.2  # what a user of a method is worth: others may have methods of that name
+TEST_WEIGHT: Final = 0.2  # of a test file
+MEMBER_WEIGHT: Final = 0.2  # of a use of a method: its name may be another's
 
 _SHOWN_KINDS: Final = frozenset(
     {"class", "interface", "struct", "trait", "enum", "type", "function", "method", "macro"}
@@ -71,62 +72,67 @@ class _Line:
 
 
 class RepoMap:
-    """Draws maps of one index. What is connected is kept until the index changes."""
+    """Renders overviews of one index. The graph is cached until the index changes."""
 
     def __init__(self) -> None:
         self._cached_graph: tuple[int, FileGraph] | None = None
 
     def render(self, db: sqlite3.Connection, *, tokens: int, focus: str) -> str:
+        """Render the overview within a token budget, ranked by a focus if there is one."""
         graph = self._load_graph(db)
         if not graph.paths:
             return ""
-        left = tokens * CHARS_PER_TOKEN
+        remaining = tokens * CHARS_PER_TOKEN
         blocks: list[str] = []
-        for place in _rank_files(db, graph, focus):
-            block = _fit_lines(_format_file(db, graph, place), left)
+        for position in _rank_files(db, graph, focus):
+            block = _fit_lines(_format_file(db, graph, position), remaining)
             if not block:
                 break
             blocks.append(block)
-            left -= len(block) + 1
+            remaining -= len(block) + 1
         return "\n".join(blocks)
 
     def _load_graph(self, db: sqlite3.Connection) -> FileGraph:
-        now = get_revision(db)
-        known = self._cached_graph
-        if known is None or known[0] != now:
-            known = self._cached_graph = (now, build_graph(db))
-        return known[1]
+        revision = get_revision(db)
+        cached = self._cached_graph
+        if cached is None or cached[0] != revision:
+            cached = self._cached_graph = (revision, build_graph(db))
+        return cached[1]
 
 
 def _rank_files(db: sqlite3.Connection, graph: FileGraph, focus: str) -> Iterator[int]:
-    """Files, the most connected first; what the focus names begins."""
-    near = _focus_scores(db, graph, focus)
-    start = [near.get(place, 0.0) for place in range(len(graph.paths))]
+    """Yield file positions: those that match the focus, then the most connected."""
+    focus_scores = _focus_scores(db, graph, focus)
+    start = [focus_scores.get(position, 0.0) for position in range(len(graph.paths))]
     ranks = page_rank(graph.edges, start)
-    for place, path in enumerate(graph.paths):
-        ranks[place] += near.get(place, 0.0)
-        if is_test(path) and not near:
-            ranks[place] *= TEST_WEIGHT
-    yield from nlargest(len(ranks), range(len(ranks)), key=lambda place: (ranks[place], -place))
+    for position, path in enumerate(graph.paths):
+        ranks[position] += focus_scores.get(position, 0.0)
+        if is_test(path) and not focus_scores:
+            ranks[position] *= TEST_WEIGHT
+    yield from nlargest(
+        len(ranks), range(len(ranks)), key=lambda position: (ranks[position], -position)
+    )
 
 
 def _focus_scores(db: sqlite3.Connection, graph: FileGraph, focus: str) -> dict[int, float]:
-    """How near files are to the focus: by their paths, and by what is found for its words."""
+    """Score how well files match the focus, by path and by search."""
     words = focus.split()
-    near: dict[int, float] = {}
-    for place, path in enumerate(graph.paths):
-        named = sum(word.strip("/").lower() in path.lower() for word in words if len(word) > 2)
-        if named:
-            near[place] = named / len(words)
-    places = {path: place for place, path in enumerate(graph.paths)}
+    scores: dict[int, float] = {}
+    for position, path in enumerate(graph.paths):
+        match_count = sum(
+            word.strip("/").lower() in path.lower() for word in words if len(word) > 2
+        )
+        if match_count:
+            scores[position] = match_count / len(words)
+    positions = {path: position for position, path in enumerate(graph.paths)}
     for hit in search(db, focus, MAX_FOCUS_HITS) if words else ():
-        if hit.path in places:
-            near[places[hit.path]] = near.get(places[hit.path], 0.0) + hit.score
-    return near
+        if hit.path in positions:
+            scores[positions[hit.path]] = scores.get(positions[hit.path], 0.0) + hit.score
+    return scores
 
 
 def _format_file(db: sqlite3.Connection, graph: FileGraph, position: int) -> list[str]:
-    """A file's path, then what it defines, in the order of lines."""
+    """Return a file's path and its most used definitions, in line order."""
     rows = db.execute(
         "SELECT s.first, s.name, s.kind, s.signature, s.container FROM files f JOIN symbols s"
         " ON s.id >= f.symbol AND s.id < f.symbol + f.symbols WHERE f.id = ? ORDER BY s.id",
@@ -154,11 +160,11 @@ def _truncate(text: str) -> str:
 
 
 def _fit_lines(lines: list[str], max_chars: int) -> str:
-    """As many lines as there is room for; none when not even the path fits."""
-    taken: list[str] = []
+    """Join as many lines as fit; empty if not even the path fits."""
+    fitting: list[str] = []
     for line in lines:
         max_chars -= len(line) + 1
         if max_chars < 0:
             break
-        taken.append(line)
-    return "\n".join(taken)
+        fitting.append(line)
+    return "\n".join(fitting)

@@ -1,1 +1,1 @@
-"""Reading source files: grammars, definitions and references."""
+"""Parses source files: grammars, definitions and references."""

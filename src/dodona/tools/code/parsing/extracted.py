@@ -1,4 +1,4 @@
-"""What is taken from a source file. Lines count from 1; columns from 0, in characters."""
+"""Data extracted from a source file. Lines count from 1; columns from 0, in characters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-# Tuples, for there are tens of thousands of them: a frozen dataclass takes three times as long.
+# Tuples, because there are tens of thousands: a frozen dataclass takes three times as long.
 class CodeSymbol(NamedTuple):
-    """A name that a file defines. `container` is the dotted path of what it is defined in."""
+    """A name that a file defines. `container` is the dotted path of its enclosing definitions."""
 
     name: str
     kind: str  # class, function, method, variable, constant, attribute, type, module, macro, …
@@ -19,7 +19,7 @@ class CodeSymbol(NamedTuple):
 
 
 class CodeChunk(NamedTuple):
-    """Some lines of a file that belong together; the title says what is defined there."""
+    """A range of lines; the title names the definition."""
 
     first: int
     last: int
@@ -28,7 +28,7 @@ class CodeChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What a file takes from another, as it is written there."""
+    """An import statement as written in the file."""
 
     module: str  # "dodona.core.errors", "./util", "fmt"
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Import:
 class ExtractedFile:
     """A file's definitions, chunks and imports, and every word of its code.
 
-    The chunks cover each non-blank line once. `names` leaves comments and strings out.
+    Each non-blank line is in exactly one chunk. `names` excludes comments and strings.
     """
 
     language: str

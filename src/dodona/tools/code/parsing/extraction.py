@@ -1,4 +1,4 @@
-"""Take from a source file what it defines, imports and names."""
+"""Extracts definitions, imports and names from a source file."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = [
     "to_utf8",
 ]
 
-LANGUAGE_SNIFF_BYTES: Final = 4_096  # bytes that tell a language
+LANGUAGE_SNIFF_BYTES: Final = 4_096  # enough to detect a language
 MAX_SIGNATURE_CHARS: Final = 200
 MAX_NAME_CHARS: Final = 200
 
 
 def extract(path: str, data: bytes) -> ExtractedFile:
-    """What a file defines, imports and names. Takes any bytes; never raises."""
+    """Extract definitions, imports and names. Accepts any bytes; never raises."""
     language = language_of(path, data[:LANGUAGE_SNIFF_BYTES])
     source = to_utf8(data)
-    found = find_captures(language, source) if language != TEXT else None
-    if found is None:
+    captures = find_captures(language, source) if language != TEXT else None
+    if captures is None:
         return ExtractedFile(TEXT, (), Chunker(source).split(()), (), frozenset())
-    spans = spans_of(found, source)
+    spans = spans_of(captures, source)
     chunks = Chunker(
-        source, found.get("above", ()), function_keyword=LANGUAGES[language].function_keyword
+        source, captures.get("above", ()), function_keyword=LANGUAGES[language].function_keyword
     )
     return ExtractedFile(
         language=language,
@@ -48,13 +48,13 @@ def extract(path: str, data: bytes) -> ExtractedFile:
             for span, name, container in iter_named_spans(spans)
         ),
         chunks=chunks.split(spans),
-        imports=imports_of(found, source),
-        names=_collect_names(found, source),
+        imports=imports_of(captures, source),
+        names=_collect_names(captures, source),
     )
 
 
 def to_utf8(data: bytes) -> bytes:
-    """The text of a file in UTF-8, without a mark: UTF-16 by its mark, else Latin-1."""
+    """Convert a file to UTF-8 without a byte order mark, from UTF-8, UTF-16 or Latin-1."""
     if data.startswith(codecs.BOM_UTF8):
         return data[len(codecs.BOM_UTF8) :]
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -69,7 +69,7 @@ def to_utf8(data: bytes) -> bytes:
 
 
 def _collect_names(captures: Captures, data: bytes) -> frozenset[str]:
-    """The words of what is neither comment nor string."""
+    """Return the words outside of comments and strings."""
     pieces: list[bytes] = []
     at = 0
     for start, end in sorted((node.start_byte, node.end_byte) for node in captures.get("text", ())):
@@ -96,13 +96,13 @@ def _build_symbol(
 
 
 def _extract_signature(span: DefinitionSpan, data: bytes) -> str:
-    """From the beginning of its line to its body, in one line; else the line."""
+    """Return the text from the line start to the body as one line; without a body, the line."""
     body = span.node.child_by_field_name("body")
     if body is None and (value := span.node.child_by_field_name("value")):
         body = value.child_by_field_name("body")
     start = data.rfind(b"\n", 0, span.start) + 1
     if len(data[start : span.start]) > MAX_SIGNATURE_CHARS:
-        start = span.start  # a line without an end, as minified code has it
+        start = span.start  # a very long line, as in minified code
     end = _line_end(data, span.start) if body is None else _signature_end(span, body, data)
     text = data[start : min(end, start + 4 * MAX_SIGNATURE_CHARS)].decode("utf-8", "replace")
     words = " ".join(text.split()).rstrip(" {:" if body is not None else " {")
@@ -110,13 +110,13 @@ def _extract_signature(span: DefinitionSpan, data: bytes) -> str:
 
 
 def _signature_end(span: DefinitionSpan, body: Node, data: bytes) -> int:
-    """Where what stands before a body ends: at the body, or at the comments before it."""
+    """Return where a signature ends: at the body, or at comments before it."""
     head = data[span.start : body.start_byte]
     if b"#" not in head and b"/" not in head:
-        return body.start_byte  # the quick way, and nearly all of them
+        return body.start_byte  # the fast path, for nearly all definitions
     end = body
-    while (before := end.prev_sibling) is not None and "comment" in before.type:
-        end = before
+    while (previous := end.prev_sibling) is not None and "comment" in previous.type:
+        end = previous
     return end.start_byte
 
 

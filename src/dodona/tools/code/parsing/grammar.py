@@ -1,8 +1,7 @@
-"""Parse a source file, and gather by its language's query what is in it.
+"""Parses source files and runs the query of their language.
 
-Grammars are imported on use. A parser and a cursor serve one thread each. Parsing holds the
-interpreter's lock, so the source is handed over piece by piece: others run in between, and a file
-that takes too long ends there.
+Grammars are imported on use. Parsers and cursors are per thread. Parsing holds the GIL, so the
+source is passed in pieces: other threads run in between, and a file that takes too long is dropped.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from tree_sitter import Node, Parser, Point, Query, QueryCursor, Tree
 
 from dodona.tools.code.parsing.languages import LANGUAGES
 
-READ_BYTES: Final = 16_384  # bytes between two chances for other threads
-MAX_PARSE_SECONDS: Final = 2.0  # of the processor's time; a megabyte takes a tenth of it
-MAX_OPEN_ANGLES: Final = 200  # `<` that nothing closes; each may double what a grammar has to try
+READ_BYTES: Final = 16_384  # piece size; other threads can run between pieces
+MAX_PARSE_SECONDS: Final = 2.0  # CPU time; a megabyte takes a tenth of it
+MAX_OPEN_ANGLES: Final = 200  # unclosed `<`; each may double the parser's work
 
 Captures: TypeAlias = dict[str, list[Node]]
 
@@ -34,9 +33,9 @@ _COMMENT_OR_STRING = re.compile(
 
 
 def find_captures(language: str, data: bytes, *, with_names: bool = False) -> Captures | None:
-    """What the query of a language finds in UTF-8 source, by capture; each name too, if wanted.
+    """Return the captures of a language's query in UTF-8 source; `with_names` adds each name.
 
-    None where there is no grammar, or the source is not worth its time.
+    None if there is no grammar or parsing takes too long.
     """
     tree = _parse(language, data)
     if tree is None:
@@ -45,14 +44,16 @@ def find_captures(language: str, data: bytes, *, with_names: bool = False) -> Ca
 
 
 def row_of(node: Node) -> int:
-    """The row that a node begins in. By its place: in tree-sitter 0.26.0 `Point.row` and `.column`
-    hand out what they do not own, and the process crashes after the first rows past 256.
+    """Return the row of a node's start.
+
+    Indexed by position: in tree-sitter 0.26.0 `Point.row` and `.column` return objects they do not
+    own, and the process crashes soon after row 256.
     """
     return node.start_point[0]
 
 
 def _parse(language: str, data: bytes) -> Tree | None:
-    """The tree of a source, or None. Not `progress_callback`: it crashes in tree-sitter 0.26."""
+    """Parse a source, or return None. `progress_callback` crashes in tree-sitter 0.26."""
     parser = _get_parser(language)
     if parser is None or (LANGUAGES[language].nests_angles and _has_too_many_open_angles(data)):
         return None
@@ -62,7 +63,7 @@ def _parse(language: str, data: bytes) -> Tree | None:
     def read(at: int, _: Point) -> bytes:
         nonlocal end, seen
         if thread_time() > until:
-            # What was read once must stay there, or the parser loses its way and crashes.
+            # Bytes that were read must stay readable, or the parser crashes.
             end = min(end, seen)
         stop = min(at + READ_BYTES, end)
         seen = max(seen, stop)
@@ -73,7 +74,7 @@ def _parse(language: str, data: bytes) -> Tree | None:
 
 
 def _has_too_many_open_angles(data: bytes) -> bool:
-    """Whether so many `<` stay open that recovery takes time and memory by their square."""
+    """Whether so many `<` are unclosed that error recovery gets quadratic."""
     if data.count(b"<") <= MAX_OPEN_ANGLES:
         return False
     return b"<" * MAX_OPEN_ANGLES in _COMMENT_OR_STRING.sub(b"", data).translate(
@@ -102,25 +103,25 @@ def _get_cursor(language: str, *, with_names: bool) -> QueryCursor:
 def _load_grammar(language: str) -> Grammar | None:
     if language not in LANGUAGES:
         return None
-    known = LANGUAGES[language]
-    made: object = getattr(import_module(known.grammar_module), known.grammar_function)()
-    return Grammar(made)
+    spec = LANGUAGES[language]
+    capsule: object = getattr(import_module(spec.grammar_module), spec.grammar_function)()
+    return Grammar(capsule)
 
 
 @cache
 def _load_query(language: str, *, with_names: bool) -> Query:
     grammar = _load_grammar(language)
     assert grammar is not None
-    known = LANGUAGES[language]
+    spec = LANGUAGES[language]
     parts = [
-        _read_query(name) for name in (known.base_query_file, known.query_file or language) if name
+        _read_query(name) for name in (spec.base_query_file, spec.query_file or language) if name
     ]
-    # Names are most of what there is: to leave them out takes a third of the time away.
+    # Names are most of the captures: leaving them out saves a third of the time.
     return Query(
         grammar, "\n".join(part if with_names else part.partition("\n\n")[2] for part in parts)
     )
 
 
 def _read_query(name: str) -> str:
-    """A query's text; what it finds of names comes before its first empty line."""
+    """Return a query; its patterns for names come before its first empty line."""
     return (files("dodona.tools.code") / "queries" / f"{name}.scm").read_text("utf-8")

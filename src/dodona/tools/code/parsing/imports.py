@@ -1,4 +1,4 @@
-"""What a file takes from others, as it is written."""
+"""The import statements of a file, as written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from tree_sitter import Node
 from dodona.tools.code.parsing.extracted import Import
 from dodona.tools.code.parsing.grammar import Captures, row_of
 
-MAX_NAMES: Final = 500  # of one import
+MAX_NAMES: Final = 500  # per import
 
 
 def imports_of(captures: Captures, data: bytes) -> tuple[Import, ...]:
-    """In order. The names of a statement go with its module, unless it has several."""
+    """Return the imports in order. A statement with several modules has no names."""
     statements = sorted({(n.start_byte, n.end_byte): n for n in captures.get("import", ())}.items())
     modules, names = (_sort_by_start(captures.get(kind, ())) for kind in ("module", "imported"))
     imports: list[Import] = []
     for (start, end), node in statements:
-        within = _nodes_between(modules, start, end)
-        taken = _nodes_between(names, start, end)[:MAX_NAMES] if len(within) <= 1 else []
-        texts = tuple(_clean_text(name, data) for name in taken)
+        statement_modules = _nodes_between(modules, start, end)
+        statement_names = (
+            _nodes_between(names, start, end)[:MAX_NAMES] if len(statement_modules) <= 1 else []
+        )
+        texts = tuple(_clean_text(name, data) for name in statement_names)
         line = row_of(node) + 1
-        imports += [Import(_clean_text(module, data), texts, line) for module in within]
-        if not within and texts:  # from __future__ import …
+        imports += [Import(_clean_text(module, data), texts, line) for module in statement_modules]
+        if not statement_modules and texts:  # from __future__ import …
             imports.append(Import("__future__", texts, line))
     return tuple(imports)
 

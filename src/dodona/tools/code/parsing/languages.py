@@ -1,4 +1,4 @@
-"""Which language a file is in, by its extension, its name or its first line."""
+"""Detects the language of a file by its extension, its name or its first line."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-TEXT: Final = "text"  # of a file in no language that is known here
+TEXT: Final = "text"  # the language of all other files
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language that is parsed, and where its grammar is."""
+    """A language with a grammar."""
 
     name: str
     grammar_module: str
-    grammar_function: str = "language"  # of the module, that gives the grammar
-    query_file: str = ""  # the file of its query, if that has another name
-    base_query_file: str = ""  # the file of another's query that holds for it too
-    function_keyword: str = "function"  # that titles call a function by
-    nests_angles: bool = False  # its grammar tries each `<` as the beginning of something nested
+    grammar_function: str = "language"  # function of the module that returns the grammar
+    query_file: str = ""  # if it differs from the language name
+    base_query_file: str = ""  # query of another language that also applies
+    function_keyword: str = "function"  # used in chunk titles
+    nests_angles: bool = False  # its grammar tries each `<` as an opening bracket
 
 
 LANGUAGES: Final = {
@@ -95,20 +95,20 @@ _LANGUAGE_BY_INTERPRETER: Final = {
     "ruby": "ruby",
     "php": "php",
 }
-# What a C compiler would not take: a header with one of these is C++.
+# A C compiler rejects these: a header with one of them is C++.
 _CPP_HEADER = re.compile(rb"^[ \t]*(?:class|namespace|template|using|public:|private:)\b", re.M)
 
 
 def language_of(path: str, head: bytes) -> str:
-    """The language of a file by its extension, its name or its first line; else "text"."""
+    """Return the language of a file by its extension, name or first line; else "text"."""
     name = path.rsplit("/", 1)[-1].lower()
     stem, dot, ending = name.rpartition(".")
-    found = _LANGUAGE_BY_FILENAME.get(name) or (
+    language = _LANGUAGE_BY_FILENAME.get(name) or (
         _LANGUAGE_BY_EXTENSION.get(ending) if dot and stem else None
     )
-    if found == "c" and ending == "h" and _CPP_HEADER.search(head):
+    if language == "c" and ending == "h" and _CPP_HEADER.search(head):
         return "cpp"
-    return found or _language_by_shebang(head.removeprefix(b"\xef\xbb\xbf")) or TEXT
+    return language or _language_by_shebang(head.removeprefix(b"\xef\xbb\xbf")) or TEXT
 
 
 def _language_by_shebang(head: bytes) -> str | None:

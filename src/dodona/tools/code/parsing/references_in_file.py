@@ -1,8 +1,8 @@
-"""Where a name is used in a file's code.
+"""Finds the uses of a name in a file's code.
 
-A use is every place in code that says the name without giving it to something: a definition, a
-parameter and a new local variable are none. What the name means there is not known. In a language
-without a grammar every whole word counts; in prose none does.
+A use is any occurrence in code that does not bind the name: definitions, parameters and new local
+variables are excluded. Names are not resolved. In a language without a grammar every whole word
+counts; in prose none does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dodona.tools.code.parsing.grammar import find_captures, row_of
 from dodona.tools.code.parsing.languages import TEXT, language_of
 from dodona.tools.code.parsing.spans import iter_named_spans, names_of, spans_of
 
-# The field of a node in which a name is new.
+# The field of a node that binds a name.
 _BINDING_FIELDS: Final = {
     "assignment": "left",
     "const_spec": "name",
@@ -40,7 +40,7 @@ _BINDING_FIELDS: Final = {
     "variable_assignment": "name",
     "variable_declarator": "name",
 }
-# What several new names stand in, or one that is more than a name.
+# Nodes that contain several bound names, or one with modifiers.
 _PATTERN_NODES: Final = frozenset(
     {
         "array_declarator",
@@ -58,13 +58,8 @@ _PATTERN_NODES: Final = frozenset(
         "variable_name",
     }
 )
-_NON_BINDING_FIELDS: Final = (
-    "type",
-    "value",
-    "default",
-    "right",
-    "bounds",
-)  # fields of a parameter
+# Fields of a parameter that do not bind a name.
+_NON_BINDING_FIELDS: Final = ("type", "value", "default", "right", "bounds")
 _PROSE_EXTENSIONS: Final = frozenset(
     {"adoc", "csv", "log", "markdown", "md", "rst", "svg", "tsv", "txt"}
 )
@@ -72,37 +67,37 @@ _PROSE_EXTENSIONS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """An occurrence of a name in code; lines from 1, columns from 0, in characters."""
+    """A use of a name in code; lines from 1, columns from 0, in characters."""
 
     line: int
     column: int
 
 
 def find_uses(path: str, data: bytes, name: str) -> list[NameUse]:
-    """Each use of a name in a file's code, in order; not in comments or strings."""
-    source, wanted = to_utf8(data), name.encode("utf-8", "replace")
-    if not wanted or wanted not in source:
+    """Return the uses of a name in a file's code in order, without comments and strings."""
+    source, encoded_name = to_utf8(data), name.encode("utf-8", "replace")
+    if not encoded_name or encoded_name not in source:
         return []
     language = language_of(path, data[:LANGUAGE_SNIFF_BYTES])
-    found = find_captures(language, source, with_names=True) if language != TEXT else None
-    if found is None:
+    captures = find_captures(language, source, with_names=True) if language != TEXT else None
+    if captures is None:
         return (
             []
             if path.rpartition(".")[2].lower() in _PROSE_EXTENSIONS
             else list(_find_words(source, name))
         )
-    # In this order: what is local to a function loses its names below.
-    bound = {each.start for each in names_of(found, source) if each.kind == "variable"}
-    bound.update(each.start for _, each, _ in iter_named_spans(spans_of(found, source)))
-    places = {
+    # In this order: `spans_of` clears the names of function-local definitions.
+    bound = {defined.start for defined in names_of(captures, source) if defined.kind == "variable"}
+    bound.update(defined.start for _, defined, _ in iter_named_spans(spans_of(captures, source)))
+    nodes = {
         node.start_byte: node
-        for node in found.get("id", ())
-        if node.end_byte - node.start_byte == len(wanted)
-        and source[node.start_byte : node.end_byte] == wanted
+        for node in captures.get("id", ())
+        if node.end_byte - node.start_byte == len(encoded_name)
+        and source[node.start_byte : node.end_byte] == encoded_name
     }
     return [
         _use_at(source, start, row_of(node))
-        for start, node in sorted(places.items())
+        for start, node in sorted(nodes.items())
         if start not in bound and not _is_binding(node)
     ]
 
@@ -113,7 +108,7 @@ def _use_at(source: bytes, start: int, row: int) -> NameUse:
 
 
 def _is_binding(node: Node) -> bool:
-    """Is it the name of a parameter or of a local variable, where that begins?"""
+    """Whether the node binds a parameter or local variable."""
     parent = node.parent
     while parent is not None and parent.type in _PATTERN_NODES:
         node, parent = parent, parent.parent
@@ -135,8 +130,8 @@ def _is_in_field(node: Node, parent: Node, field: str) -> bool:
 
 
 def _find_words(source: bytes, name: str) -> Iterator[NameUse]:
-    """Whole words of a text."""
-    whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    """Yield whole-word matches in a text."""
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     for number, line in enumerate(source.decode("utf-8", "replace").split("\n"), 1):
-        for match in whole.finditer(line):
+        for match in pattern.finditer(line):
             yield NameUse(number, match.start())

@@ -1,4 +1,4 @@
-"""The definitions of a file as spans of it, one within another, and the names they give."""
+"""The definitions of a file as nested spans, and the names they define."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tree_sitter import Node
 
 from dodona.tools.code.parsing.grammar import Captures, row_of
 
-MAX_DEPTH: Final = 40  # definitions within definitions; what is deeper is no one's to find
-MAX_SPANS: Final = 50_000  # of a file: more are a table that was generated
+MAX_DEPTH: Final = 40  # deeper definitions are not indexed
+MAX_SPANS: Final = 50_000  # per file; more means a generated table
 
-# Where a query says two kinds of a name, the later one here is meant.
+# If a query captures a name as two kinds, the later one here wins.
 _KINDS_BY_PRECEDENCE: Final = (
     "variable",
     "type",
@@ -38,7 +38,7 @@ _KINDS_INDEXED_IN_FUNCTIONS: Final = _FUNCTION_KINDS | _TYPE_KINDS | {"attribute
 
 @dataclass(slots=True)
 class DefinedName:
-    """A name that a span gives, and what it is the name of."""
+    """A defined name and its kind."""
 
     text: str
     kind: str
@@ -47,7 +47,7 @@ class DefinedName:
 
 @dataclass(slots=True, eq=False)
 class DefinitionSpan:
-    """A definition from its first byte to its last; `names` is empty while it has none."""
+    """A definition from its first byte to its last; `names` may be empty."""
 
     node: Node
     start: int
@@ -73,7 +73,7 @@ class DefinitionSpan:
 
 
 def spans_of(captures: Captures, data: bytes) -> list[DefinitionSpan]:
-    """The outermost definitions; each holds what is defined in it."""
+    """Return the outermost definitions, which contain the others as children."""
     spans = _build_spans(captures.get("definition", ()))
     _assign_names(spans, names_of(captures, data))
     outermost: list[DefinitionSpan] = []
@@ -91,37 +91,37 @@ def spans_of(captures: Captures, data: bytes) -> list[DefinitionSpan]:
 def iter_named_spans(
     spans: Iterable[DefinitionSpan],
 ) -> Iterator[tuple[DefinitionSpan, DefinedName, str]]:
-    """Each name with the path of what it is in, in the order of the file.
+    """Yield each name with its span and container path, in file order.
 
-    An attribute that is set again and again is given its name once.
+    An attribute that is assigned several times is yielded once.
     """
-    known: set[tuple[str, str]] = set()
-    waiting = list(reversed(list(spans)))
-    while waiting:
-        span = waiting.pop()
-        waiting.extend(reversed(span.children))
+    seen: set[tuple[str, str]] = set()
+    pending = list(reversed(list(spans)))
+    while pending:
+        span = pending.pop()
+        pending.extend(reversed(span.children))
         if span.kind == "scope":
             continue
         container = _container_path(span)
         for name in span.names:
-            if name.kind == "attribute" and (container, name.text) in known:
+            if name.kind == "attribute" and (container, name.text) in seen:
                 continue
-            known.add((container, name.text))
+            seen.add((container, name.text))
             yield span, name, container
 
 
 def _container_path(span: DefinitionSpan) -> str:
-    """The dotted path of what a span is in."""
+    """Return the dotted path of the definitions around a span."""
     parts = [".".join(span.owners)] if span.owners else []
-    above = span.parent
-    while above is not None:
-        parts.append(".".join([*above.owners, above.names[0].text]))
-        above = above.parent
+    parent = span.parent
+    while parent is not None:
+        parts.append(".".join([*parent.owners, parent.names[0].text]))
+        parent = parent.parent
     return ".".join(reversed(parts))
 
 
 def _build_spans(nodes: Iterable[Node]) -> list[DefinitionSpan]:
-    """In order, those around others first; one for each place, however many patterns found it."""
+    """Build one span per position, in file order, outer spans first."""
     unique = {(node.start_byte, -node.end_byte): node for node in nodes}
     if len(unique) > MAX_SPANS:
         return []
@@ -136,7 +136,7 @@ def _sort_key(item: tuple[tuple[int, int], Node]) -> tuple[int, int]:
 
 
 def names_of(captures: Captures, data: bytes) -> list[DefinedName]:
-    """Every name that the query of a language finds to be given, in the order of the file."""
+    """Return every name that the query of a language captures, in file order."""
     names: dict[int, DefinedName] = {}
     for kind in _KINDS_BY_PRECEDENCE:
         for node in captures.get(kind, ()):
@@ -150,7 +150,7 @@ def names_of(captures: Captures, data: bytes) -> list[DefinedName]:
 
 
 def _clean_name(text: str) -> str:
-    """Without what is no part of a name: a symbol's colon, quotes, type arguments, spaces."""
+    """Strip characters that are not part of a name: colon, quotes, type arguments, spaces."""
     if text.isidentifier():
         return text
     bare = "".join(text.split()).strip("\"'`").removeprefix(":").replace("::", ".")
@@ -158,7 +158,7 @@ def _clean_name(text: str) -> str:
 
 
 def _assignment_targets(node: Node, data: bytes) -> list[DefinedName]:
-    """What an assignment in Python binds: names, several of them, or attributes of self."""
+    """Return the names that a Python assignment binds, including attributes of self."""
     kind = node.type
     start, end = node.start_byte, node.end_byte
     if kind == "identifier":
@@ -166,8 +166,8 @@ def _assignment_targets(node: Node, data: bytes) -> list[DefinedName]:
     if kind == "attribute":
         text = data[start:end].decode("utf-8", "replace")
         owner, _, name = text.partition(".")
-        of_self = owner in {"self", "cls"} and name.isidentifier()
-        return [DefinedName(name, "attribute", end - len(name.encode()))] if of_self else []
+        is_attribute = owner in {"self", "cls"} and name.isidentifier()
+        return [DefinedName(name, "attribute", end - len(name.encode()))] if is_attribute else []
     if kind in {"pattern_list", "tuple_pattern", "list_pattern", "list_splat_pattern"}:
         parts = node.named_children if node.descendant_count < 1_000 else ()
         return [name for part in parts for name in _assignment_targets(part, data)]
@@ -175,21 +175,21 @@ def _assignment_targets(node: Node, data: bytes) -> list[DefinedName]:
 
 
 def _assign_names(spans: list[DefinitionSpan], names: list[DefinedName]) -> None:
-    """Give each name to the innermost span around it, and each span the one around it."""
-    around: list[DefinitionSpan] = []
+    """Assign each name to its innermost span, and each span to its parent."""
+    open_spans: list[DefinitionSpan] = []
     at = 0
     for name in names:
         while at < len(spans) and spans[at].start <= name.start:
-            _push_span(around, spans[at])
+            _push_span(open_spans, spans[at])
             at += 1
-        while around and around[-1].end <= name.start:
-            around.pop()
-        if around and name.kind == "owner":
-            around[-1].owners.append(name.text)
-        elif around and name.text:
-            around[-1].names.append(name)
+        while open_spans and open_spans[-1].end <= name.start:
+            open_spans.pop()
+        if open_spans and name.kind == "owner":
+            open_spans[-1].owners.append(name.text)
+        elif open_spans and name.text:
+            open_spans[-1].names.append(name)
     for span in spans[at:]:
-        _push_span(around, span)
+        _push_span(open_spans, span)
 
 
 def _push_span(open_spans: list[DefinitionSpan], span: DefinitionSpan) -> None:
@@ -201,30 +201,30 @@ def _push_span(open_spans: list[DefinitionSpan], span: DefinitionSpan) -> None:
 
 
 def _enclosing_definition(span: DefinitionSpan) -> DefinitionSpan | None:
-    """The nearest span around it that is a definition itself."""
-    above = span.parent
-    while above is not None and not above.names:
-        above = above.parent
-    if above is not None and span.kind == "attribute" and above.kind in _FUNCTION_KINDS:
-        # `self.x = …` in a method makes an attribute of the class.
-        return above.parent if above.parent is not None else above
-    return above
+    """Return the nearest enclosing span that is a definition."""
+    parent = span.parent
+    while parent is not None and not parent.names:
+        parent = parent.parent
+    if parent is not None and span.kind == "attribute" and parent.kind in _FUNCTION_KINDS:
+        # `self.x = …` in a method defines an attribute of the class.
+        return parent.parent if parent.parent is not None else parent
+    return parent
 
 
 def _resolve_kinds(span: DefinitionSpan) -> bool:
-    """Settle what kind its names are of; False for what is local to a function."""
-    above = span.parent
+    """Set the kind of the span's names. Return False if it is local to a function."""
+    parent = span.parent
     if not span.names or span.depth > MAX_DEPTH:
         return False
     if (
-        above is not None
-        and above.kind in _FUNCTION_KINDS
+        parent is not None
+        and parent.kind in _FUNCTION_KINDS
         and span.kind not in _KINDS_INDEXED_IN_FUNCTIONS
     ):
         return False
-    of_type = span.owners or (above is not None and above.kind in _TYPE_KINDS)
+    in_type = span.owners or (parent is not None and parent.kind in _TYPE_KINDS)
     for name in span.names:
-        name.kind = _resolve_kind(name, in_type=bool(of_type))
+        name.kind = _resolve_kind(name, in_type=bool(in_type))
     return True
 
 

@@ -1,4 +1,4 @@
-; The first paragraph finds names, and is for uses of them alone.
+; The first paragraph captures names and is only used to find references.
 (variable_name) @id
 (command_name (word) @id)
 (function_definition name: (word) @id)

@@ -1,4 +1,4 @@
-; What C++ has beside all that is in c.scm.
+; Additions of C++ to c.scm.
 (namespace_identifier) @id
 
 (raw_string_content) @text
@@ -11,7 +11,7 @@
 (alias_declaration name: (type_identifier) @type) @definition
 (concept_definition name: (identifier) @type) @definition
 
-; In a class; the destructor and operators by their whole name.
+; In a class; destructors and operators by their full name.
 (function_definition declarator: (function_declarator
   declarator: [(field_identifier) (destructor_name) (operator_name)] @method)) @definition
 (function_definition declarator: (_
@@ -23,7 +23,7 @@
 (field_declaration declarator: (reference_declarator (field_identifier) @attribute)) @definition
 (declaration declarator: (function_declarator declarator: (destructor_name) @method)) @definition
 
-; Outside of its class: Meter::reserve.
+; Outside of the class: Meter::reserve.
 (function_definition declarator: (function_declarator declarator: (qualified_identifier
   scope: (_) @owner name: [(identifier) (destructor_name) (operator_name)] @method))) @definition
 (function_definition declarator: (_ (function_declarator declarator: (qualified_identifier

@@ -1,4 +1,4 @@
-; The first paragraph finds names, and is for uses of them alone.
+; The first paragraph captures names and is only used to find references.
 [(identifier) (type_identifier)] @id
 
 [(line_comment) (block_comment)] @above @text

@@ -1,4 +1,4 @@
-; The first paragraph finds names, and is for uses of them alone.
+; The first paragraph captures names and is only used to find references.
 (identifier) @id
 
 (comment) @above @text
@@ -9,7 +9,7 @@
 (function_definition name: (identifier) @function) @definition
 (type_alias_statement left: (type (identifier) @type)) @definition
 
-; Those of a function are sorted out later: a pattern for each place they may be in is slower.
+; Function-local ones are removed later: a pattern per context would be slower.
 (assignment left: (_) @targets) @definition
 
 (import_statement name: (dotted_name) @module) @import

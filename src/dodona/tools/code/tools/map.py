@@ -1,4 +1,4 @@
-"""get_repo_map: the files that matter most, each with what it defines that others use."""
+"""get_repo_map: the most important files, each with the definitions that others use."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MAX_FOCUS_CHARS: Final = 500
 
 SPEC: Final = ToolSpec(
     "get_repo_map",
-    "Show how the project's code is laid out: the most connected files first, each with the lines "
-    "where it defines what others use. A focus puts what belongs to it first.",
+    "Show an overview of the project's code: the most connected files first, each with the lines "
+    "of the definitions that others use. A focus puts matching files first.",
     {
         "type": "object",
         "properties": {
             "tokens": {
                 "type": "integer",
-                "description": "How long the map may be.",
+                "description": "The maximum length of the map, in tokens.",
                 "minimum": 100,
                 "maximum": 20_000,
                 "default": 1_500,
             },
             "focus": {
                 "type": "string",
-                "description": "Words or paths that you care about; empty for all.",
+                "description": "Words or paths to focus on; empty for none.",
                 "maxLength": MAX_FOCUS_CHARS,
                 "default": "",
             },
@@ -47,6 +47,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    """Register get_repo_map."""
+
     @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
     async def get_repo_map(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
@@ -56,7 +58,7 @@ def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
         paths = [line for line in text.split("\n") if line and not line.startswith(" ")]
         versions = await code.versions(tuple(paths))
         return ToolOutput(
-            (text or "There are no files in it yet.") + await format_indexing_note(code),
+            (text or "There are no indexed files yet.") + await format_indexing_note(code),
             tuple(
                 SourceReference(path, kind=SourceKind.CODE, version=versions.get(path, ""))
                 for path in paths

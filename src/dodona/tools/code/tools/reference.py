@@ -1,4 +1,4 @@
-"""find_references: where a name is used, a line `path:line: text` for each place."""
+"""find_references: where a name is used, one line `path:line: text` per use."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
     "find_references",
-    "Find where a name is used in the project's code: calls, imports, reads; not in comments or "
-    "strings, and not where it is defined. Returns lines 'path:line: text'.",
+    "Find where a name is used in the project's code: calls, imports and reads, but not comments, "
+    "strings or definitions. Returns lines 'path:line: text'.",
     {
         "type": "object",
         "properties": {
@@ -33,7 +33,7 @@ SPEC: Final = ToolSpec(
             },
             "limit": {
                 "type": "integer",
-                "description": "The most places to return.",
+                "description": "The maximum number of uses to return.",
                 "minimum": 1,
                 "maximum": 200,
                 "default": 50,
@@ -46,36 +46,38 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    """Register find_references."""
+
     @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
     async def find_references(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         name, limit = arguments["name"], arguments["limit"]
-        found = await code.references(name, limit)
-        lines = [_format_reference(each) for each in found]
-        if not found:
+        references = await code.references(name, limit)
+        lines = [_format_reference(reference) for reference in references]
+        if not references:
             lines = [f"'{name}' is not used in the indexed code."]
-        elif len(found) == limit:
-            lines.append(f"[These are the first {limit}: there may be more.]")
-        versions = await code.versions(tuple({each.path for each in found}))
+        elif len(references) == limit:
+            lines.append(f"[Showing the first {limit}; there may be more.]")
+        versions = await code.versions(tuple({reference.path for reference in references}))
         return ToolOutput(
             "\n".join(lines) + await format_indexing_note(code),
             tuple(
                 build_source(
-                    each.path,
-                    (each.line, each.line),
-                    title=each.container,
-                    excerpt=each.text,
-                    version=versions.get(each.path, ""),
+                    reference.path,
+                    (reference.line, reference.line),
+                    title=reference.container,
+                    excerpt=reference.text,
+                    version=versions.get(reference.path, ""),
                 )
-                for each in found
+                for reference in references
             ),
-            entry_count=len(found),
+            entry_count=len(references),
         )
 
 
 def _format_reference(reference: Reference) -> str:
     text = " ".join(reference.text.splitlines())
-    inside = f"  [in {reference.container}]" if reference.container else ""
-    return f"{reference.path}:{reference.line}: {text}{inside}"
+    container = f"  [in {reference.container}]" if reference.container else ""
+    return f"{reference.path}:{reference.line}: {text}{container}"

@@ -1,4 +1,4 @@
-"""search_code: pieces of code by their words, each headed by `path:first-last  title`."""
+"""search_code: chunks of code by their words, each headed by `path:first-last  title`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
     "search_code",
-    "Search the project's code by words: identifiers, whole or in part, and words of comments. "
-    "Returns the best pieces as blocks: a line 'path:first-last  what is defined there', then the "
-    "lines, indented. To find where a known name is defined or used, find_definition and "
-    "find_references are better.",
+    "Search the project's code by words: identifiers or parts of them, and words in comments. "
+    "Returns the best matches as blocks: a line 'path:first-last  definition', then the lines, "
+    "indented. If you know the exact name, use find_definition and find_references instead.",
     {
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "The words to look for, the more telling the better.",
+                "description": "The search terms; rare words work best.",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
-                "description": "The most pieces to return.",
+                "description": "The maximum number of matches to return.",
                 "minimum": 1,
                 "maximum": 30,
                 "default": 8,
@@ -49,6 +48,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    """Register search_code."""
+
     @registry.tool(
         SPEC, category=ToolCategory.CODE, agent_scope=("oracle", "librarian"), effect=Effect.NONE
     )

@@ -1,1 +1,1 @@
-"""The index of notes, and searching it."""
+"""The index of notes: building and searching it."""

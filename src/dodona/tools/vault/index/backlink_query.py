@@ -1,7 +1,7 @@
-"""Which notes link to a note, as the vault is now.
+"""Finds the notes that link to a note.
 
-A link is kept as it is written, for what it means changes when notes come, go and are renamed. It
-means a note by its name, or else, as nobody else has that name, by an alias.
+Links are stored as written, because their target changes when notes are added, removed or renamed.
+A link refers to a note by its name or, if no note has that name, by an alias.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ class _LinkRow(NamedTuple):
 
 
 def find_backlinks(db: sqlite3.Connection, path: str) -> list[Backlink]:
-    """The lines that link to a note, in the order of paths; a line counts once."""
-    found = dict.fromkeys(
-        Backlink(each.path, each.title, each.line, each.text) for each in _links_to(db, path)
+    """Return the lines that link to a note, sorted by path, without duplicates."""
+    backlinks = dict.fromkeys(
+        Backlink(link.path, link.title, link.line, link.text) for link in _links_to(db, path)
     )
-    return list(found)
+    return list(backlinks)
 
 
 def notes_linking_to(db: sqlite3.Connection, path: str) -> list[str]:
-    """The notes that link to a note, itself too if it does."""
-    return list(dict.fromkeys(each.path for each in _links_to(db, path)))
+    """Return the notes that link to a note, possibly including itself."""
+    return list(dict.fromkeys(link.path for link in _links_to(db, path)))
 
 
 def _links_to(db: sqlite3.Connection, path: str) -> Iterator[_LinkRow]:
-    named = name_of(path)
+    note_name = name_of(path)
     aliases = db.execute(
         "SELECT a.name FROM aliases a JOIN notes n ON n.id = a.note WHERE n.path = ?", (path,)
     )
-    found = [
-        each
-        for name in sorted({named, *(row[0] for row in aliases)})
-        for each in _links_by_name(db, path, name)
+    links = [
+        link
+        for name in sorted({note_name, *(row[0] for row in aliases)})
+        for link in _links_by_name(db, path, name)
     ]
-    yield from sorted(found)
+    yield from sorted(links)
 
 
 def _links_by_name(db: sqlite3.Connection, path: str, name: str) -> Iterator[_LinkRow]:
-    """The links by this name that mean the note."""
-    same = LinkResolver(
+    """Yield the links with this name that refer to the note."""
+    resolver = LinkResolver(
         row[0] for row in db.execute("SELECT path FROM notes WHERE name = ?", (name,))
     )
-    also = [row[0] for row in db.execute(_NOTES_BY_ALIAS_SQL, (name,))]
+    aliased_paths = [row[0] for row in db.execute(_NOTES_BY_ALIAS_SQL, (name,))]
     for row in db.execute(_LINKS_BY_NAME_SQL, (name,)):
         link = _LinkRow(*row)
-        meant = same.resolve(link.target, source=link.path)
-        if meant is None and also and "/" not in link.target:
-            meant = also[0]
-        if meant == path:
+        target = resolver.resolve(link.target, source=link.path)
+        if target is None and aliased_paths and "/" not in link.target:
+            target = aliased_paths[0]
+        if target == path:
             yield link
 
 

@@ -1,6 +1,6 @@
-"""The list of a folder's notes that is kept in its `index.md`, between two comments.
+"""The list of notes in a folder's `index.md`, between two comment markers.
 
-What people write around the comments stays; what is between them is made anew.
+Text around the markers is kept; the list between them is regenerated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dodona.tools.vault.notes.notes import Note
 INDEX_FILE_NAME: Final = "index.md"
 BEGIN_MARKER: Final = "<!-- index: begin -->"
 END_MARKER: Final = "<!-- index: end -->"
-MAX_SUMMARY_CHARS: Final = 200  # of what is said about a note
+MAX_SUMMARY_CHARS: Final = 200  # per note
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…。])\s")
 _LINK: Final = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]|!?\[([^\[\]]*)\]\([^()\s]*\)")
@@ -29,16 +29,22 @@ _NON_PROSE_LINE: Final = re.compile(r"\s*(?:#{1,6}\s|```|~~~|\||<!--|%%|-{3,}\s*
 
 @dataclass(frozen=True, slots=True)
 class FolderIndexEntry:
+    """A line of the list: a note with its title and summary."""
+
     path: str
     title: str
     summary: str
 
 
 def build_entry(note: Note) -> FolderIndexEntry:
-    """A note, with the first sentence that it says."""
+    """Return the index entry of a note, with its first sentence."""
     lines = (line for section in note.sections for line in section.text.split("\n"))
-    told = next((line for line in lines if line.strip() and not _NON_PROSE_LINE.match(line)), "")
-    plain = _LINK.sub(lambda found: found[1] or found[2] or "", _LIST_PREFIX.sub("", told, count=1))
+    first_line = next(
+        (line for line in lines if line.strip() and not _NON_PROSE_LINE.match(line)), ""
+    )
+    plain = _LINK.sub(
+        lambda match: match[1] or match[2] or "", _LIST_PREFIX.sub("", first_line, count=1)
+    )
     sentence = _SENTENCE_END.split(" ".join(_MARKUP.sub("", plain).split()), maxsplit=1)[0]
     if len(sentence) > MAX_SUMMARY_CHARS:
         sentence = sentence[: MAX_SUMMARY_CHARS - 1].rstrip() + "…"
@@ -48,14 +54,14 @@ def build_entry(note: Note) -> FolderIndexEntry:
 def format_listing(
     entries: Iterable[FolderIndexEntry], *, source: str, resolver: LinkResolver
 ) -> str:
-    """The comments with the list between them, for the note `source`."""
+    """Format the markers with the list between them, for the note `source`."""
     return "\n".join(
         [BEGIN_MARKER, *_format_lines(entries, source=source, resolver=resolver), END_MARKER]
     )
 
 
 def insert_listing(text: str | None, listing: str, *, title: str) -> str:
-    """The text of an index with its list made anew; a new one if there is no text yet."""
+    """Replace the list in an index note; create the note if `text` is None."""
     if text is None:
         return f"# {title}\n\n{listing}\n"
     begin = text.find(BEGIN_MARKER)
@@ -65,8 +71,8 @@ def insert_listing(text: str | None, listing: str, *, title: str) -> str:
     end = text.find(END_MARKER, begin)
     if end < 0:
         raise ToolRetry(
-            f"the index has a line '{BEGIN_MARKER}' and none with '{END_MARKER}' below it.",
-            hint="Write the missing line where the list ends.",
+            f"the index has a line '{BEGIN_MARKER}' but no '{END_MARKER}' below it.",
+            hint="Add the missing line where the list ends.",
         )
     return text[:begin] + listing + text[end + len(END_MARKER) :]
 
@@ -75,24 +81,26 @@ def _format_lines(
     entries: Iterable[FolderIndexEntry], *, source: str, resolver: LinkResolver
 ) -> Iterator[str]:
     top = PurePosixPath(source).parent
-    here = top
-    for each in sorted(entries, key=_sort_key):
-        folder = PurePosixPath(each.path).parent
-        if folder != here:
-            yield from _format_headings(folder.relative_to(top).parts, here.relative_to(top).parts)
-            here = folder
-        link = link_to(each.path, title=each.title, resolver=resolver, source=source)
-        yield f"- {link}: {each.summary}" if each.summary else f"- {link}"
+    current = top
+    for entry in sorted(entries, key=_sort_key):
+        folder = PurePosixPath(entry.path).parent
+        if folder != current:
+            yield from _format_headings(
+                folder.relative_to(top).parts, current.relative_to(top).parts
+            )
+            current = folder
+        link = link_to(entry.path, title=entry.title, resolver=resolver, source=source)
+        yield f"- {link}: {entry.summary}" if entry.summary else f"- {link}"
 
 
-def _format_headings(folders: tuple[str, ...], before: tuple[str, ...]) -> Iterator[str]:
-    """One for each folder that is entered, the deeper the smaller."""
+def _format_headings(folders: tuple[str, ...], previous: tuple[str, ...]) -> Iterator[str]:
+    """Yield a heading for each folder that is entered, smaller for deeper ones."""
     for depth, name in enumerate(folders):
-        if folders[: depth + 1] != before[: depth + 1]:
+        if folders[: depth + 1] != previous[: depth + 1]:
             yield from ("", f"{'#' * min(depth + 2, 6)} {_MARKUP.sub(' ', name).strip()}", "")
 
 
-def _sort_key(each: FolderIndexEntry) -> tuple[tuple[str, ...], str]:
-    """The notes of a folder before those of the folders in it."""
-    path = PurePosixPath(each.path)
+def _sort_key(entry: FolderIndexEntry) -> tuple[tuple[str, ...], str]:
+    """Sort the notes of a folder before those of its subfolders."""
+    path = PurePosixPath(entry.path)
     return tuple(part.casefold() for part in path.parent.parts), path.name.casefold()

@@ -1,7 +1,6 @@
-"""What an index holds of a note: its rows, put in and taken out.
+"""The rows of a note in the index: inserting and deleting them.
 
-The rows of sections are numbered in the order in which they came, and no number is used again: the
-highest are the newest.
+Section ids increase in insertion order and are never reused: the highest ids are the newest.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from dodona.tools.vault.notes.files import NoteContent, NoteStamp
 from dodona.tools.vault.notes.links import find_links
 from dodona.tools.vault.notes.notes import Note, NoteSection, parse_note
 
-MAX_LINK_LINE_CHARS: Final = 300  # of a line with a link that is kept
-MAX_LINKS: Final = 20_000  # of one note
+MAX_LINK_LINE_CHARS: Final = 300  # per stored line with a link
+MAX_LINKS: Final = 20_000  # per note
 
-_SEPARATOR: Final = "\n"  # no tag and no alias has a line end in it
+_SEPARATOR: Final = "\n"  # tags and aliases contain no line breaks
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedNote:
-    """A note as it was read; `is_settled` when its stamp tells every later change."""
+    """A note as read; `is_settled` if every later change will change its stamp."""
 
     note: Note
     stamp: NoteStamp
@@ -33,12 +32,13 @@ class ParsedNote:
 
 
 def parse_content(path: str, content: NoteContent, *, is_settled: bool) -> ParsedNote:
+    """Parse the content of a note for the index."""
     text = content.text
     return ParsedNote(parse_note(path, text), content.stamp, is_settled, tuple(_link_rows(text)))
 
 
 def indexed_stamps(db: sqlite3.Connection) -> dict[str, NoteStamp | None]:
-    """Every note with its stamp; none when it may have changed behind it."""
+    """Return every note with its stamp; None if it may have changed without a new stamp."""
     rows = db.execute("SELECT path, mtime_ns, size, is_settled FROM notes")
     return {
         path: NoteStamp(mtime, size) if settled else None for path, mtime, size, settled in rows
@@ -46,49 +46,51 @@ def indexed_stamps(db: sqlite3.Connection) -> dict[str, NoteStamp | None]:
 
 
 def is_indexed(db: sqlite3.Connection, parsed: ParsedNote) -> bool:
-    """Are the rows of a note made of this reading, or of one that was the same?"""
-    found = db.execute(
+    """Whether the index already has this version of a note."""
+    row = db.execute(
         "SELECT mtime_ns, size FROM notes WHERE path = ? AND is_settled", (parsed.note.path,)
     ).fetchone()
-    return found is not None and NoteStamp(*found) == parsed.stamp
+    return row is not None and NoteStamp(*row) == parsed.stamp
 
 
 def notes_below(db: sqlite3.Connection, folder: str) -> set[str]:
-    """The known notes of a folder and of those below it."""
-    inside = f"{folder}/"
-    found = db.execute(
+    """Return the indexed notes in a folder and its subfolders."""
+    prefix = f"{folder}/"
+    rows = db.execute(
         "SELECT path FROM notes WHERE path > ? AND path < ?",
-        (inside, f"{folder}{chr(ord('/') + 1)}"),
+        (prefix, f"{folder}{chr(ord('/') + 1)}"),
     )
-    return {row[0] for row in found}
+    return {row[0] for row in rows}
 
 
 def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:
-    """Make these the rows of their notes; the number after which their sections begin."""
-    delete_notes(db, [each.note.path for each in notes])
+    """Replace the rows of these notes; return the last section id before them."""
+    delete_notes(db, [parsed.note.path for parsed in notes])
     (note_id,) = db.execute("SELECT coalesce(max(id), 0) FROM notes").fetchone()
-    (before,) = db.execute("SELECT last_section FROM state").fetchone()
+    (last_section,) = db.execute("SELECT last_section FROM state").fetchone()
     numbered = list(enumerate(notes, start=note_id + 1))
     sections = [
-        (number, section, each.note) for number, each in numbered for section in each.note.sections
+        (number, section, parsed.note)
+        for number, parsed in numbered
+        for section in parsed.note.sections
     ]
     db.executemany(
         "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (_note_row(number, each) for number, each in numbered),
+        (_note_row(number, parsed) for number, parsed in numbered),
     )
     db.executemany(
         "INSERT INTO aliases VALUES (?, ?)",
-        ((n, name_of(alias)) for n, each in numbered for alias in each.note.aliases),
+        ((n, name_of(alias)) for n, parsed in numbered for alias in parsed.note.aliases),
     )
     db.executemany(
         "INSERT INTO links VALUES (?, ?, ?, ?, ?)",
-        ((n, *link, name_of(link[2])) for n, each in numbered for link in each.links),
+        ((n, *link, name_of(link[2])) for n, parsed in numbered for link in parsed.links),
     )
     db.executemany(
         "INSERT INTO sections VALUES (?, ?, ?, ?, ?, ?)",
         (
             (
-                before + at,
+                last_section + at,
                 number,
                 section.first,
                 section.last,
@@ -102,11 +104,11 @@ def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:
         "UPDATE state SET last_section = last_section + ?, sections = sections + ?",
         (len(sections), len(sections)),
     )
-    return before
+    return last_section
 
 
 def index_words(db: sqlite3.Connection, after: int) -> None:
-    """Let the words of the sections after a number be found."""
+    """Add the sections after an id to the full-text index."""
     db.execute(
         "INSERT INTO words (rowid, names, headings, body, labels)"
         " SELECT s.id, n.names, s.headings, s.body, n.labels FROM sections s"
@@ -116,32 +118,33 @@ def index_words(db: sqlite3.Connection, after: int) -> None:
 
 
 def delete_notes(db: sqlite3.Connection, paths: Iterable[str]) -> None:
-    """Forget these notes, as far as they are known."""
+    """Delete the rows of these notes, if any."""
     for path in paths:
-        found = db.execute("SELECT id FROM notes WHERE path = ?", (path,)).fetchone()
-        if found is None:
+        row = db.execute("SELECT id FROM notes WHERE path = ?", (path,)).fetchone()
+        if row is None:
             continue
         db.execute(
             "INSERT INTO words (words, rowid, names, headings, body, labels)"
             " SELECT 'delete', s.id, n.names, s.headings, s.body, n.labels FROM sections s"
             " JOIN notes n ON n.id = s.note WHERE n.id = ?",
-            found,
+            row,
         )
-        gone = db.execute("DELETE FROM sections WHERE note = ?", found).rowcount
-        db.execute("UPDATE state SET sections = sections - ?", (gone,))
-        db.execute("DELETE FROM links WHERE note = ?", found)
-        db.execute("DELETE FROM aliases WHERE note = ?", found)
-        db.execute("DELETE FROM notes WHERE id = ?", found)
+        removed_count = db.execute("DELETE FROM sections WHERE note = ?", row).rowcount
+        db.execute("UPDATE state SET sections = sections - ?", (removed_count,))
+        db.execute("DELETE FROM links WHERE note = ?", row)
+        db.execute("DELETE FROM aliases WHERE note = ?", row)
+        db.execute("DELETE FROM notes WHERE id = ?", row)
 
 
 def name_of(target: str) -> str:
-    """What notes and links are matched by: the last part of a path, without `.md`."""
+    """Return the name that notes and links are matched by: the last path part, without `.md`."""
     last = target.replace("\\", "/").rstrip("/").rpartition("/")[2].strip()
     bare = last[: -len(".md")] if last.lower().endswith(".md") else last
     return bare.casefold() if bare.isascii() else unicodedata.normalize("NFC", bare).casefold()
 
 
 def split_tags(column: str) -> tuple[str, ...]:
+    """Split the `tags` column."""
     return tuple(column.split(_SEPARATOR)) if column else ()
 
 
@@ -166,7 +169,7 @@ def _headings(section: NoteSection, note: Note) -> str:
 
 
 def _link_rows(text: str) -> Iterable[tuple[int, str, str]]:
-    """Every link with its line, cut around it when it is long."""
+    """Yield every link with its line; a long line is cut around the link."""
     for number, link in enumerate(find_links(text)):
         if number == MAX_LINKS:
             return

@@ -1,7 +1,7 @@
-"""The words of an index, to find those that have something within them.
+"""The words of an index, for substring search.
 
-FTS5 tells its words only by going through all of what it knows of them. So they are kept in a table
-that only grows, and in memory as one text, in which a part is found at once.
+FTS5 can list its words only by scanning the whole index. So they are also kept in a table that only
+grows, and in memory as one text in which a substring is found quickly.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Final
 
 from dodona.tools.rebuildable_db import FileIdentity
 
-FULL_SCAN_THRESHOLD: Final = 3_000  # from here on it is quicker to ask the index for all its words
+FULL_SCAN_THRESHOLD: Final = 3_000  # with more new sections, a scan of all words is faster
 MAX_CANDIDATES: Final = 500
 
 
 def add_new_terms(db: sqlite3.Connection) -> None:
-    """Add the words of the sections that came since the last time. Within a transaction."""
-    last, learnt = db.execute("SELECT last_section, last_learnt FROM state").fetchone()
-    if last == learnt:
+    """Add the words of sections added since the last call. Needs a transaction."""
+    last, last_learnt = db.execute("SELECT last_section, last_learnt FROM state").fetchone()
+    if last == last_learnt:
         return
-    if last - learnt > FULL_SCAN_THRESHOLD:
+    if last - last_learnt > FULL_SCAN_THRESHOLD:
         db.execute("INSERT OR IGNORE INTO terms (term) SELECT term FROM vocabulary")
     else:
-        _add_terms_since(db, learnt)
+        _add_terms_since(db, last_learnt)
     db.execute("UPDATE state SET last_learnt = ?", (last,))
 
 
 def _add_terms_since(db: sqlite3.Connection, last_section: int) -> None:
-    """By an index of the new sections alone."""
+    """Add the words of new sections, through a temporary index of these sections."""
     db.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.fresh"
         " USING fts5 (a, b, c, d, content='', tokenize='porter unicode61 remove_diacritics 2')"
@@ -50,7 +50,7 @@ def _add_terms_since(db: sqlite3.Connection, last_section: int) -> None:
 
 
 class Vocabulary:
-    """The words in memory. For any number of threads."""
+    """The words in memory. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Vocabulary:
     def words_containing(
         self, db: sqlite3.Connection, part: str, *, identity: FileIdentity, limit: int
     ) -> list[str]:
-        """The shortest words with a part in them: the nearer to the part, the more it says."""
+        """Return the shortest words that contain a substring: they match it most closely."""
         text = self._load_new_terms(db, identity)
         return (
             sorted(islice(_lines_containing(text, part), MAX_CANDIDATES), key=len)[:limit]
@@ -83,7 +83,7 @@ class Vocabulary:
 
 
 def _lines_containing(text: str, part: str) -> Iterator[str]:
-    """The lines that a part is in. The text begins and ends with a line end."""
+    """Yield the lines that contain a substring. The text starts and ends with a newline."""
     at = text.find(part)
     while at >= 0:
         end = text.index("\n", at)

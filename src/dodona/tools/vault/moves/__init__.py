@@ -1,1 +1,1 @@
-"""Moving notes, so that links to them stay right."""
+"""Moves notes and updates the links to them."""

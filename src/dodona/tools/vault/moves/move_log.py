@@ -1,6 +1,6 @@
-"""The record of moves: written before a note is moved, so that a crash can be made good.
+"""The log of moves: written before a note is moved, so that a crash can be recovered.
 
-It is a file beside the index, and unlike the index it cannot be made anew.
+It is a file next to the index. Unlike the index, it cannot be rebuilt.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dodona.core.domain.knowledge.notes import NoteMove
 from dodona.core.errors import ToolFailed
 from dodona.tools.vault.moves.relink import LinkEdit
 
-MAX_LOGGED_MOVES: Final = 2_000  # moves; older ones are forgotten
+MAX_LOGGED_MOVES: Final = 2_000  # older moves are deleted
 LOCK_TIMEOUT_SECONDS: Final = 20.0
 
 _APPLICATION_ID: Final = 0x444F444D  # "DODM"
-# `state` is begun or done. `undoes` is the move that this one takes back, `undone_by` the one that
-# took it back, and `is_revert` is set when what it does is to take back what somebody did.
+# `state` is begun or done. `undoes` is the move that this one reverts, `undone_by` the move that
+# reverted it. `is_back` is set if the move goes back to an earlier path: an undo, but not a redo.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS moves (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, target TEXT NOT NULL,
@@ -38,7 +38,7 @@ _UNDOABLE: Final = "state = 'done' AND undone_by IS NULL"
 
 @dataclass(frozen=True, slots=True)
 class RelinkedNote:
-    """A note whose links are written anew, by its path after the move; what it was and becomes."""
+    """A note whose links are rewritten: its path after the move, its versions and the edits."""
 
     note: str
     old_version: str
@@ -48,7 +48,7 @@ class RelinkedNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """`inode` is the number of the file that is moved."""
+    """A move of a note. `inode` is the inode number of the moved file."""
 
     id: int = 0
     path: str
@@ -61,32 +61,33 @@ class Move:
     is_revert: bool = False
 
     def to_note_move(self) -> NoteMove:
-        notes = tuple(sorted(each.note for each in self.relinked))
+        """Return the public form of the move."""
+        notes = tuple(sorted(note.note for note in self.relinked))
         return NoteMove(self.id, self.path, self.to, notes, self.moved_at)
 
 
 class MoveLog:
-    """Its methods block: call them from a thread. Only who holds the vault's lock may write."""
+    """The log of moves. Methods block; only the holder of the vault's lock may write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def record_start(self, move: Move) -> Move:
-        """Write down what is going to be done; with its number and time."""
+        """Log a move before it starts; return it with its id and time."""
         with self._connect() as db, db:
-            made = db.execute(
+            cursor = db.execute(
                 "INSERT INTO moves (path, target, inode, moved_at, state, relinked, undoes,"
                 " is_back) VALUES (?, ?, ?, ?, 'begun', ?, ?, ?)",
-                (move.path, move.to, move.inode, time.time(), _relinked_to_json(move.relinked), move.undoes,
-                 move.is_revert),
+                (move.path, move.to, move.inode, time.time(), _relinked_to_json(move.relinked),
+                 move.undoes, move.is_revert),
             )  # fmt: skip
             db.execute(
-                "DELETE FROM moves WHERE id <= ?", ((made.lastrowid or 0) - MAX_LOGGED_MOVES,)
+                "DELETE FROM moves WHERE id <= ?", ((cursor.lastrowid or 0) - MAX_LOGGED_MOVES,)
             )
-            return _select_first(db, "id = ?", made.lastrowid) or move
+            return _select_first(db, "id = ?", cursor.lastrowid) or move
 
     def record_finish(self, move: Move, relinked: Iterable[RelinkedNote]) -> Move:
-        """It is done; these notes were written."""
+        """Log that a move is done and which notes were rewritten."""
         with self._connect() as db, db:
             db.execute(
                 "UPDATE moves SET state = 'done', relinked = ? WHERE id = ?",
@@ -96,45 +97,46 @@ class MoveLog:
             return _select_first(db, "id = ?", move.id) or move
 
     def delete(self, move: Move) -> None:
-        """It was taken back, and never was."""
+        """Delete a move that was rolled back."""
         with self._connect() as db, db:
             db.execute("DELETE FROM moves WHERE id = ?", (move.id,))
 
     def find_unfinished(self) -> Move | None:
-        """The one that somebody began and did not end."""
+        """Return the move that was started but not finished."""
         return self._find_first("state = 'begun' ORDER BY id DESC")
 
     def get(self, number: int) -> Move | None:
+        """Return a finished move by its number."""
         return self._find_first("state = 'done' AND id = ?", number)
 
     def latest_undoable(self) -> Move | None:
-        """The last one that can be taken back, and that is not itself one that takes back."""
+        """Return the latest move that can be undone and is not an undo."""
         return self._find_first(f"{_UNDOABLE} AND NOT is_back ORDER BY id DESC")
 
     def find_done(self, path: str, to: str) -> Move | None:
-        """The last of these paths that still holds."""
+        """Return the latest move between these paths that has not been undone."""
         return self._find_first(
             f"{_UNDOABLE} AND path = ? AND target = ? ORDER BY id DESC", path, to
         )
 
     def list_undoable(self, limit: int) -> list[Move]:
-        """Those that can be taken back, the newest first."""
+        """Return the moves that can be undone, newest first."""
         if not self._path.exists():
             return []
         with self._connect() as db:
-            found = db.execute(
+            rows = db.execute(
                 f"SELECT {_COLUMNS} FROM moves WHERE {_UNDOABLE} ORDER BY id DESC LIMIT ?",  # noqa: S608
                 (limit,),
             )
-            return [_move_from_row(row) for row in found]
+            return [_move_from_row(row) for row in rows]
 
     def file_stamp(self) -> tuple[int, int]:
-        """What is another one when somebody has written here."""
+        """Return a value that changes when the log is written."""
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except FileNotFoundError:
             return 0, 0
-        return found.st_mtime_ns, found.st_size
+        return status.st_mtime_ns, status.st_size
 
     def _find_first(self, condition: str, *values: Any) -> Move | None:
         if not self._path.exists():
@@ -144,7 +146,7 @@ class MoveLog:
 
     @contextmanager
     def _connect(self) -> Generator[sqlite3.Connection]:
-        """What is another program's is not touched."""
+        """Open the log. A database of another program is not touched."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -154,8 +156,8 @@ class MoveLog:
                 yield db
         except sqlite3.Error as error:
             raise ToolFailed(
-                f"the record of moves cannot be used: {error}.",
-                hint="Whoever runs Dodona must look at the folder 'indexes' in its home.",
+                f"the move log cannot be used: {error}.",
+                hint="The operator must check the folder 'indexes' in Dodona's home.",
             ) from error
 
 
@@ -163,15 +165,15 @@ def _prepare(db: sqlite3.Connection) -> None:
     if db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID:
         return
     if db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None:
-        raise sqlite3.DatabaseError("it is another program's")
+        raise sqlite3.DatabaseError("it belongs to another program")
     with db:
         db.execute(_SCHEMA)
     db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
 
 
 def _select_first(db: sqlite3.Connection, condition: str, *values: Any) -> Move | None:
-    found = db.execute(f"SELECT {_COLUMNS} FROM moves WHERE {condition} LIMIT 1", values)  # noqa: S608
-    row = found.fetchone()
+    rows = db.execute(f"SELECT {_COLUMNS} FROM moves WHERE {condition} LIMIT 1", values)  # noqa: S608
+    row = rows.fetchone()
     return _move_from_row(row) if row else None
 
 
@@ -191,12 +193,12 @@ def _move_from_row(row: tuple[Any, ...]) -> Move:
 
 
 def _relinked_to_json(relinked: Iterable[RelinkedNote]) -> str:
-    # In ASCII: a target may hold bytes that are no text, as halves of surrogate pairs.
+    # In ASCII: a target may contain undecodable bytes, as lone surrogates.
     return json.dumps(
         [
-            (each.note, each.old_version, each.new_version,
-             [(edit.start, edit.old, edit.new) for edit in each.edits])
-            for each in relinked
+            (note.note, note.old_version, note.new_version,
+             [(edit.start, edit.old, edit.new) for edit in note.edits])
+            for note in relinked
         ]
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How the links of a note are written anew when a note is moved. Nothing else in it changes."""
+"""Rewrites the links in notes when a note is moved. Other text is not changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dodona.tools.vault.notes.links import Link, LinkResolver, find_links, forma
 
 @dataclass(frozen=True, slots=True)
 class LinkEdit:
-    """The target of a link: what was written, and what is now, from character `start` on."""
+    """A rewritten link target: old and new text, starting at character `start`."""
 
     start: int
     old: str
@@ -20,21 +20,22 @@ class LinkEdit:
 
 @dataclass(frozen=True, slots=True)
 class LinkHints:
-    """How links were written before the move that is undone.
+    """How links were written before the move that is being undone.
 
-    `by_position` is for a note that nobody has touched since, else only the words are known.
+    `by_position` applies to a note that has not changed since; else only the texts are known.
     """
 
     by_position: Mapping[int, str] = field(default_factory=dict[int, str])
     by_text: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def original_text(self, link: Link, raw: str) -> str | None:
+        """Return the earlier text of a link, if known."""
         return self.by_position.get(link.start) or self.by_text.get(raw)
 
 
 @dataclass(frozen=True, slots=True)
 class _LinkTarget:
-    """The note that a link must mean; `is_relative_path` when it was the way there, and must stay so."""
+    """The note that a link must refer to, and whether it must stay a relative path."""
 
     path: str
     is_relative_path: bool
@@ -42,7 +43,7 @@ class _LinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class NoteRename:
-    """What links mean before a note is moved, and what they mean after."""
+    """A rename, with the resolution of links before and after it."""
 
     path: str
     to: str
@@ -51,56 +52,56 @@ class NoteRename:
 
     @classmethod
     def from_paths(cls, paths: Iterable[str], path: str, to: str) -> NoteRename:
-        """Whether or not the note is moved already."""
-        others = [known for known in paths if known not in {path, to}]
+        """Build a rename, whether or not the note has been moved already."""
+        others = [other for other in paths if other not in {path, to}]
         return cls(path, to, LinkResolver([path, *others]), LinkResolver([to, *others]))
 
     def find_edits(self, text: str, note: str, hints: LinkHints) -> list[LinkEdit]:
-        """What must be written anew in a note, which is called so after the move."""
+        """Return the edits for a note; `note` is its path after the move."""
         source = self.path if note == self.to else note
-        found: list[LinkEdit] = []
+        edits: list[LinkEdit] = []
         shift = 0
         for link in find_links(text):
-            meant = self.before.resolve(link.target, source=source)
-            if meant is None:
+            target = self.before.resolve(link.target, source=source)
+            if target is None:
                 continue
             raw = text[link.start : link.end]
-            new = self.to if meant == self.path else meant
-            is_way = link.is_markdown and self.before.resolves_as_relative_path(
+            new_target = self.to if target == self.path else target
+            is_relative_path = link.is_markdown and self.before.resolves_as_relative_path(
                 link.target, source=source
             )
-            now = self._choose_target_text(
-                link, raw, note, _LinkTarget(new, is_relative_path=is_way), hints
+            new_text = self._choose_target_text(
+                link, raw, note, _LinkTarget(new_target, is_relative_path=is_relative_path), hints
             )
-            if now != raw:
-                found.append(LinkEdit(link.start + shift, raw, now))
-                shift += len(now) - len(raw)
-        return found
+            if new_text != raw:
+                edits.append(LinkEdit(link.start + shift, raw, new_text))
+                shift += len(new_text) - len(raw)
+        return edits
 
     def _choose_target_text(
         self, link: Link, raw: str, note: str, target_note: _LinkTarget, hints: LinkHints
     ) -> str:
-        """As it was before; else as it is, if that still means the note; else the shortest way."""
-        for form in (hints.original_text(link, raw), raw):
-            if form is None:
+        """Return the original text, else the current one if still valid, else the shortest."""
+        for text in (hints.original_text(link, raw), raw):
+            if text is None:
                 continue
-            target = target_of(form, is_markdown=link.is_markdown)
+            target = target_of(text, is_markdown=link.is_markdown)
             if self.after.resolve(target, source=note) == target_note.path and (
                 not target_note.is_relative_path
                 or self.after.resolves_as_relative_path(target, source=note)
             ):
-                return form
-        form = format_target(target_note.path, like=link, raw=raw, resolver=self.after, source=note)
-        if form is None:
+                return text
+        text = format_target(target_note.path, like=link, raw=raw, resolver=self.after, source=note)
+        if text is None:
             raise ToolRetry(
-                f"no link can name '{target_note.path}'.",
+                f"a link cannot refer to '{target_note.path}'.",
                 hint="Choose a name without any of: # ^ [ ] |",
             )
-        return form
+        return text
 
 
 def apply_edits(text: str, edits: Sequence[LinkEdit]) -> str:
-    """A text with its links written anew. The edits were made for this very text."""
+    """Apply edits to the text they were computed for."""
     parts: list[str] = []
     at = shift = 0
     for edit in edits:
@@ -112,27 +113,27 @@ def apply_edits(text: str, edits: Sequence[LinkEdit]) -> str:
 
 
 def reverse_edits(edits: Sequence[LinkEdit]) -> list[LinkEdit]:
-    """What takes edits back."""
-    found: list[LinkEdit] = []
+    """Return the edits that revert these edits."""
+    reversed_edits: list[LinkEdit] = []
     shift = 0
     for edit in edits:
-        found.append(LinkEdit(edit.start - shift, edit.new, edit.old))
+        reversed_edits.append(LinkEdit(edit.start - shift, edit.new, edit.old))
         shift += len(edit.new) - len(edit.old)
-    return found
+    return reversed_edits
 
 
 def rebase_edits(text: str, edits: Sequence[LinkEdit]) -> list[LinkEdit]:
-    """The same edits for a text that somebody has changed since they were made.
+    """Return the same edits for a text that has changed since they were computed.
 
-    What is written as one of them leaves it is taken to be done.
+    Links that already have the new text of an edit are left alone.
     """
     done = {edit.new for edit in edits}
-    wanted = {edit.old: edit.new for edit in edits if edit.old not in done}
-    return list(_replacement_edits(text, wanted))
+    replacements = {edit.old: edit.new for edit in edits if edit.old not in done}
+    return list(_replacement_edits(text, replacements))
 
 
 def has_edited_link(text: str, edits: Sequence[LinkEdit]) -> bool:
-    """Has a text a link that is written as one of the edits leaves it?"""
+    """Whether a text has a link with the new text of one of the edits."""
     done = {edit.new for edit in edits}
     return any(text[link.start : link.end] in done for link in find_links(text))
 
@@ -141,7 +142,7 @@ def _replacement_edits(text: str, replacements: Mapping[str, str]) -> Iterator[L
     shift = 0
     for link in find_links(text):
         raw = text[link.start : link.end]
-        now = replacements.get(raw)
-        if now is not None:
-            yield LinkEdit(link.start + shift, raw, now)
-            shift += len(now) - len(raw)
+        new_text = replacements.get(raw)
+        if new_text is not None:
+            yield LinkEdit(link.start + shift, raw, new_text)
+            shift += len(new_text) - len(raw)

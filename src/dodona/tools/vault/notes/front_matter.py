@@ -1,9 +1,8 @@
-"""The front matter of a note: YAML between two lines of `---` at its beginning.
+"""The front matter of a note: YAML between two `---` lines at its beginning.
 
-Every value is text: a title `2024-01-01` is no date, and a tag `yes` no truth. What is no YAML is
-read line by line as well as can be, for people write `title: Oaks: old ones`. Nothing here fails,
-and nothing takes long: the size, the depth and the number of values are bounded, and a value that
-refers to another is not followed.
+Every value is text: a title `2024-01-01` is not a date, and a tag `yes` is not a boolean. Invalid
+YAML is read line by line, because people write `title: Oaks: old ones`. Nothing here fails or takes
+long: size, depth and number of values are bounded, and YAML aliases are not followed.
 """
 
 from __future__ import annotations
@@ -16,23 +15,22 @@ from typing import Final, TypeAlias
 
 import yaml
 
-MAX_FRONT_MATTER_CHARS: Final = (
-    64 * 1024
-)  # in characters; what does not end before is no front matter
+MAX_FRONT_MATTER_CHARS: Final = 64 * 1024  # a longer block is not front matter
 MAX_NAME_CHARS: Final = 120
 MAX_TAGS: Final = 100
 MAX_ALIASES: Final = 30
 MAX_YAML_EVENTS: Final = 5_000
-MAX_YAML_DEPTH: Final = 20  # libyaml takes time by the square of the depth
+MAX_YAML_DEPTH: Final = 20  # libyaml is quadratic in the depth
 
 _Fields: TypeAlias = dict[str, str | list[str]]
 
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-# Plain words, for which the reading by lines says what YAML says, at a tenth of its price.
+# Simple YAML, for which parsing by line gives the same result in a tenth of the time.
 _PLAIN_SCALAR: Final = r"[^\W_][\w /.+-]*+"
 _SIMPLE_YAML: Final = re.compile(
-    rf"(?:[^\W\d_][\w-]*+:(?: (?:{_PLAIN_SCALAR}|\[{_PLAIN_SCALAR}(?:, {_PLAIN_SCALAR})*+\])|(?:\n  - {_PLAIN_SCALAR})++"
+    rf"(?:[^\W\d_][\w-]*+:(?: (?:{_PLAIN_SCALAR}|\[{_PLAIN_SCALAR}(?:, {_PLAIN_SCALAR})*+\])"
+    rf"|(?:\n  - {_PLAIN_SCALAR})++"
     rf"|(?:\n- {_PLAIN_SCALAR})++)?+\n)*+"
 )
 _PAIR: Final = re.compile(r"(\w[\w-]*):[ \t]*(.*)")
@@ -42,7 +40,7 @@ _NULL_TEXTS: Final = frozenset({"", "~", "null"})
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What is understood of it. The body begins at the index `end` of the lines; 0 without any."""
+    """The parsed fields. The body starts at line index `end`; 0 without front matter."""
 
     end: int = 0
     title: str = ""
@@ -51,23 +49,23 @@ class FrontMatter:
 
 
 def read_front_matter(lines: Sequence[str]) -> FrontMatter:
-    """The front matter of a note whose lines have nothing blank at their ends."""
+    """Parse the front matter of a note; its lines must be right-stripped."""
     if not lines or lines[0] != "---":
         return FrontMatter()
     end = _find_end(lines)
     if end == 0:
-        return FrontMatter()  # it never ends, so it is a rule and no front matter
-    said = _parse_fields(lines[1 : end - 1])
+        return FrontMatter()  # not closed, so it is a horizontal rule
+    fields = _parse_fields(lines[1 : end - 1])
     return FrontMatter(
         end,
-        one_line(_first_text(said.get("title", ""))),
-        _parse_tags(said.get("tags") or said.get("tag") or ""),
-        _parse_aliases(said.get("aliases") or said.get("alias") or ""),
+        one_line(_first_text(fields.get("title", ""))),
+        _parse_tags(fields.get("tags") or fields.get("tag") or ""),
+        _parse_aliases(fields.get("aliases") or fields.get("alias") or ""),
     )
 
 
 def one_line(text: str) -> str:
-    """Plain words: no quotes around them, no line ends within."""
+    """Return the text on one line, without surrounding quotes."""
     plain = " ".join(text.split())
     if len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\"":
         plain = plain[1:-1]
@@ -87,24 +85,24 @@ def _find_end(lines: Sequence[str]) -> int:
 
 
 def _parse_fields(lines: Sequence[str]) -> _Fields:
-    """By key, in small letters."""
+    """Return the fields by key, in lower case."""
     text = "\n".join(lines) + "\n"
     by_line = _parse_by_line(lines)
     if _SIMPLE_YAML.fullmatch(text):
         return by_line
     try:
-        said = dict(_pairs(_events(text)))
+        fields = dict(_pairs(_events(text)))
     except (yaml.YAMLError, _UnsupportedYaml):
         return by_line
     for key in ("tags", "tag"):
-        # `tags: #a #b` is a comment for YAML, and still meant.
-        if isinstance(said.get(key), str) and key in by_line:
-            said[key] = by_line[key]
-    return said
+        # `tags: #a #b` is a comment in YAML, but meant as tags.
+        if isinstance(fields.get(key), str) and key in by_line:
+            fields[key] = by_line[key]
+    return fields
 
 
 class _UnsupportedYaml(Exception):
-    """YAML that is not worth to be understood."""
+    """YAML that is too large, too deep or uses aliases."""
 
 
 def _events(text: str) -> Iterable[yaml.Event]:
@@ -113,7 +111,7 @@ def _events(text: str) -> Iterable[yaml.Event]:
 
 
 def _pairs(events: Iterable[yaml.Event]) -> Iterator[tuple[str, str | list[str]]]:
-    """The keys of the outer mapping with their text, or with the texts of their list."""
+    """Yield the keys of the outer mapping with their text or list of texts."""
     depth, key, texts = 0, None, list[str]()
     for event in _limit_events(events):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -148,19 +146,19 @@ def _limit_events(events: Iterable[yaml.Event]) -> Iterator[yaml.Event]:
 
 
 def _parse_by_line(lines: Sequence[str]) -> _Fields:
-    """`key: value`, `key: [a, b]`, and `- item` below a key."""
-    said: _Fields = {}
+    """Parse `key: value`, `key: [a, b]`, and `- item` below a key."""
+    fields: _Fields = {}
     key = ""
     for line in lines:
         if match := _PAIR.match(line):
             key = match[1].lower()
-            said[key] = _parse_value(match[2])
+            fields[key] = _parse_value(match[2])
         elif key and (item := _ITEM.match(line)):
-            there = said[key]
-            if isinstance(there, str):
-                there = said[key] = [there] if there else []
-            there.append(item[1])
-    return said
+            value = fields[key]
+            if isinstance(value, str):
+                value = fields[key] = [value] if value else []
+            value.append(item[1])
+    return fields
 
 
 def _parse_value(text: str) -> str | list[str]:
@@ -176,7 +174,7 @@ def _first_text(value: str | list[str]) -> str:
 
 
 def _parse_tags(value: str | list[str]) -> tuple[str, ...]:
-    """A text holds several, parted by commas or else by blanks."""
+    """Parse tags; a text contains several, separated by commas or else by spaces."""
     if isinstance(value, str):
         value = value.split(",") if "," in value else value.split()
     return _unique_names((one_line(tag).lstrip("#") for tag in value), limit=MAX_TAGS)

@@ -1,8 +1,8 @@
-"""Links between notes: where a text has them, which note they mean, and how to write one.
+"""Links between notes: finding them in text, resolving them, and writing them.
 
 `[[Note]]`, `[[folder/Note.md#Heading|alias]]`, `![[Note^block]]` and `[text](../folder/note.md)`
-are links. What stands in code or in a comment is none. A link without a target, as
-`[[#Heading]]`, stays within its note and is passed over.
+are links. Links in code or comments do not count. A link without a target, such as `[[#Heading]]`,
+stays within its note and is ignored.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import quote, unquote
 
-MAX_BACKTICKS: Final = 20  # of a code span; what begins with more is only text
+MAX_BACKTICKS: Final = 20  # longer runs do not open a code span
 MAX_INDENT_CHARS: Final = 100  # before a fence
 
-# Every branch begins with a plain character: so what has none of them is passed over quickly.
+# Every branch starts with a literal character, so that other text is skipped quickly.
 _TOKEN: Final = re.compile(
     r"\\(?P<escaped>[\\\[\]`~<%])"
     r"|`(?P<ticks>`*)"
@@ -33,16 +33,16 @@ _TOKEN: Final = re.compile(
 _BEFORE_FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _BLANK_LINE: Final = re.compile(r"\n[ \t\r]*\n")
-_UNLINKABLE: Final = re.compile(r"[\[\]|#^]")  # what no wikilink can name
-_FORBIDDEN_IN_TITLE: Final = re.compile(r"[\[\]|<>\s]+")  # what a title in a link must not have
+_UNLINKABLE: Final = re.compile(r"[\[\]|#^]")  # not allowed in a wikilink target
+_FORBIDDEN_IN_TITLE: Final = re.compile(r"[\[\]|<>\s]+")  # not allowed in a link title
 _MUST_ENCODE: Final = re.compile(r"[\s()<>%#?\"\\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link to a note; `start` and `end` are where its target is written, and nothing else.
+    """A link to a note; `start` and `end` delimit only its target.
 
-    The target of a Markdown link begins with `./`, `../` or `/`, for that is how it is meant.
+    The target of a Markdown link starts with `./`, `../` or `/`, because it is a relative path.
     """
 
     target: str
@@ -53,25 +53,25 @@ class Link:
 
 
 def find_links(text: str) -> Iterator[Link]:
-    """Every link, in order. It takes time in proportion to the text, whatever is in it."""
+    """Yield every link in order, in linear time."""
     if "[[" not in text and "](" not in text:
         return
     ends = _BlockEnds(text)
     at, line, counted = 0, 1, 0
-    while found := _TOKEN.search(text, at):
-        kind = str(found.lastgroup)
-        at = found.end()
+    while match := _TOKEN.search(text, at):
+        kind = str(match.lastgroup)
+        at = match.end()
         if kind in {"wiki", "angled", "bare"}:
-            line += text.count("\n", counted, found.start())
-            counted = found.start()
-            if link := _build_link(found, kind, line):
+            line += text.count("\n", counted, match.start())
+            counted = match.start()
+            if link := _build_link(match, kind, line):
                 yield link
         elif kind != "escaped":
-            at = ends.end_of(found)
+            at = ends.end_of(match)
 
 
 def target_of(raw: str, *, is_markdown: bool) -> str:
-    """What is meant by a target as it is written."""
+    """Return the meaning of a raw link target."""
     if not is_markdown:
         return raw
     target = unquote(raw)
@@ -81,10 +81,10 @@ def target_of(raw: str, *, is_markdown: bool) -> str:
 def format_target(
     path: str, *, like: Link, raw: str, resolver: LinkResolver, source: str
 ) -> str | None:
-    """How to write the target of a link that means `path`, in the manner of the one it replaces.
+    """Return the text of a link target that refers to `path`, in the style of the old link.
 
-    A wikilink gets the shortest form that means this note alone, a Markdown link the way from its
-    note. None when a wikilink cannot name the note at all.
+    A wikilink gets the shortest form that refers to this note only, a Markdown link the relative
+    path. None if a wikilink cannot refer to the note.
     """
     if like.is_markdown:
         return _relative_path(source, path, like=raw)
@@ -93,20 +93,20 @@ def format_target(
 
 
 def link_to(path: str, *, title: str, resolver: LinkResolver, source: str) -> str:
-    """A link in the note `source` that shows a title."""
-    shown = _FORBIDDEN_IN_TITLE.sub(" ", title).strip()
-    form = _shortest_target(path, resolver=resolver, source=source)
-    if form is None:
-        return f"[{shown}]({_relative_path(source, path)})"
-    return f"[[{form}]]" if shown in {"", form} else f"[[{form}|{shown}]]"
+    """Return a link in the note `source` with a title."""
+    label = _FORBIDDEN_IN_TITLE.sub(" ", title).strip()
+    target = _shortest_target(path, resolver=resolver, source=source)
+    if target is None:
+        return f"[{label}]({_relative_path(source, path)})"
+    return f"[[{target}]]" if label in {"", target} else f"[[{target}|{label}]]"
 
 
 class LinkResolver:
-    """The notes there are, by what links call them.
+    """Resolves link targets to notes.
 
-    A name that several notes have means the one nearest to the note with the link: the one with
-    which it shares the most folders, then the least deep. A path from the root means what it says.
-    Case and the way accents are encoded do not matter.
+    A name that several notes have refers to the note nearest to the link's source: the one that
+    shares the most folders with it, then the least deep. A path from the root is taken literally.
+    Case and Unicode encoding are ignored.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -119,60 +119,61 @@ class LinkResolver:
                 self._by_name.setdefault(key.rpartition("/")[2], []).append(key)
 
     def resolve(self, target: str, *, source: str) -> str | None:
-        """The note that a link in `source` means, if there is one."""
-        plain = target.strip().replace("\\", "/")
-        key = _key(plain)
-        if plain.startswith("/"):
+        """Return the note that a link in `source` refers to, or None."""
+        normalized = target.strip().replace("\\", "/")
+        key = _key(normalized)
+        if normalized.startswith("/"):
             return self._paths.get(key.lstrip("/"))
-        if plain.startswith(("./", "../")):
-            near = _join_path(_key(source), key)
-            if near in self._paths:
-                return self._paths[near]
-            if plain.startswith("../"):
+        if normalized.startswith(("./", "../")):
+            joined = _join_path(_key(source), key)
+            if joined in self._paths:
+                return self._paths[joined]
+            if normalized.startswith("../"):
                 return None
             key = key.removeprefix("./")
         if "/" in key and key in self._paths:
             return self._paths[key]
-        found = self._keys_ending_with(key)
-        if len(found) > 1:
-            found.sort(key=_distance_key(_key(source)))
-        return self._paths[found[0]] if found else None
+        candidates = self._keys_ending_with(key)
+        if len(candidates) > 1:
+            candidates.sort(key=_distance_key(_key(source)))
+        return self._paths[candidates[0]] if candidates else None
 
     def resolves_as_relative_path(self, target: str, *, source: str) -> bool:
-        """Is it the way from `source` to a note, as every Markdown reader follows it?"""
-        plain = target.strip().replace("\\", "/")
+        """Whether the target is a relative path from `source` to a note."""
+        normalized = target.strip().replace("\\", "/")
         return (
-            plain.startswith(("./", "../")) and _join_path(_key(source), _key(plain)) in self._paths
+            normalized.startswith(("./", "../"))
+            and _join_path(_key(source), _key(normalized)) in self._paths
         )
 
     def namesakes(self, path: str) -> list[str]:
-        """The notes with the same name in any folder, itself too if it is there."""
+        """Return the notes with the same name in any folder, including the note itself."""
         return [self._paths[key] for key in self._by_name.get(_key(path).rpartition("/")[2], ())]
 
     def candidate_targets(self, path: str) -> Iterator[str]:
-        """What may name a note: the shortest that no other has, longer ones, and from the root."""
+        """Yield targets for a note: unique suffixes, shortest first, then the absolute path."""
         parts = path[: -len(".md")].split("/")
         for count in range(1, len(parts) + 1):
-            form = "/".join(parts[-count:])
-            if count == len(parts) > 1 or len(self._keys_ending_with(_key(form))) == 1:
-                yield form
+            target = "/".join(parts[-count:])
+            if count == len(parts) > 1 or len(self._keys_ending_with(_key(target))) == 1:
+                yield target
         yield "/" + "/".join(parts)
 
     def _keys_ending_with(self, key: str) -> list[str]:
-        """The notes whose paths end so."""
-        known = self._by_name.get(key.rpartition("/")[2], ())
-        return [path for path in known if path == key or path.endswith("/" + key)]
+        """Return the notes whose path ends with a key."""
+        same_name = self._by_name.get(key.rpartition("/")[2], ())
+        return [path for path in same_name if path == key or path.endswith("/" + key)]
 
 
 class _BlockEnds:
-    """Where code and comments end. An end is looked for once, not again from every start."""
+    """Finds the ends of code and comments. Each end is searched only once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._cached_spans: dict[str, tuple[int, int]] = {}
 
     def end_of(self, opening: re.Match[str]) -> int:
-        """Where what begins here is over; right behind the mark if it never ends."""
+        """Return the end of a block; the end of its opening mark if it is not closed."""
         if opening.lastgroup == "html":
             return self._find_next("-->", opening.end())[1]
         if opening.lastgroup == "percent":
@@ -182,12 +183,12 @@ class _BlockEnds:
         return self._code_span_end(opening) if opening.lastgroup == "ticks" else opening.end()
 
     def _code_span_end(self, opening: re.Match[str]) -> int:
-        """Code within a paragraph."""
-        behind, count = opening.end(), len(opening[0])
+        """Return the end of an inline code span."""
+        content_start, count = opening.end(), len(opening[0])
         if count > MAX_BACKTICKS:
-            return behind
-        begin, end = self._find_next(rf"(?<!`)`{{{count}}}(?!`)", behind)
-        return behind if _BLANK_LINE.search(self._text, behind, begin) else end
+            return content_start
+        begin, end = self._find_next(rf"(?<!`)`{{{count}}}(?!`)", content_start)
+        return content_start if _BLANK_LINE.search(self._text, content_start, begin) else end
 
     def _is_fence(self, opening: re.Match[str]) -> bool:
         if len(opening[0]) < 3:
@@ -203,19 +204,19 @@ class _BlockEnds:
         return opening[0][0] == "~" or "`" not in rest
 
     def _fence_end(self, opening: re.Match[str]) -> int:
-        """A fence that is not closed goes on to the end of the note."""
+        """Return the end of a fence; an unclosed fence extends to the end of the note."""
         mark = opening[0]
         closing = rf"(?m)^[ \t>]*{mark[0]}{{{min(len(mark), MAX_BACKTICKS)},}}[ \t\r]*$"
-        found = re.compile(closing).search(self._text, opening.end())
-        return found.end() if found else len(self._text)
+        match = re.compile(closing).search(self._text, opening.end())
+        return match.end() if match else len(self._text)
 
     def _find_next(self, pattern: str, start: int) -> tuple[int, int]:
-        """The next place of a pattern; an empty one at the start if there is none."""
-        known = self._cached_spans.get(pattern)
-        if known is None or 0 <= known[0] < start:
-            found = re.compile(pattern).search(self._text, start)
-            known = self._cached_spans[pattern] = found.span() if found else (-1, -1)
-        return known if known[0] >= 0 else (start, start)
+        """Return the next match of a pattern; an empty span at the start if there is none."""
+        cached = self._cached_spans.get(pattern)
+        if cached is None or 0 <= cached[0] < start:
+            match = re.compile(pattern).search(self._text, start)
+            cached = self._cached_spans[pattern] = match.span() if match else (-1, -1)
+        return cached if cached[0] >= 0 else (start, start)
 
 
 def _build_link(match: re.Match[str], kind: str, line: int) -> Link | None:
@@ -233,28 +234,28 @@ def _build_link(match: re.Match[str], kind: str, line: int) -> Link | None:
 def _shortest_target(
     path: str, *, resolver: LinkResolver, source: str, suffix: str = ""
 ) -> str | None:
-    for form in resolver.candidate_targets(path):
-        text = form + suffix
+    for target in resolver.candidate_targets(path):
+        text = target + suffix
         if not _UNLINKABLE.search(text) and resolver.resolve(text, source=source) == path:
             return text
     return None
 
 
 def _relative_path(source: str, path: str, *, like: str = "") -> str:
-    """The way from a note to another, as a Markdown link has it."""
-    here, there = PurePosixPath(source).parent.parts, PurePosixPath(path).parts
-    shared = _count_shared_folders(here, there[:-1])
-    way = "/".join([*[".."] * (len(here) - shared), *there[shared:]])
+    """Return the relative path between two notes, as a Markdown link target."""
+    source_folders, path_parts = PurePosixPath(source).parent.parts, PurePosixPath(path).parts
+    shared = _count_shared_folders(source_folders, path_parts[:-1])
+    relative = "/".join([*[".."] * (len(source_folders) - shared), *path_parts[shared:]])
     if like.startswith("/"):
-        way = f"/{path}"
-    elif like.startswith("./") and not way.startswith("../"):
-        way = f"./{way}"
-    return _MUST_ENCODE.sub(lambda found: quote(found[0]), way)
+        relative = f"/{path}"
+    elif like.startswith("./") and not relative.startswith("../"):
+        relative = f"./{relative}"
+    return _MUST_ENCODE.sub(lambda match: quote(match[0]), relative)
 
 
-def _count_shared_folders(here: Sequence[str], there: Sequence[str]) -> int:
-    """How many folders two paths have in common."""
-    pairs = zip(here, there, strict=False)
+def _count_shared_folders(first: Sequence[str], second: Sequence[str]) -> int:
+    """Count the leading folders that two paths share."""
+    pairs = zip(first, second, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -264,7 +265,7 @@ def _key(target: str) -> str:
 
 
 def _join_path(source: str, relative: str) -> str:
-    """Where a way leads from a note; a way out of the vault leads nowhere."""
+    """Resolve a relative path from a note; "" if it leaves the vault."""
     parts = source.split("/")[:-1]
     for part in relative.split("/"):
         if part == "..":
@@ -277,11 +278,11 @@ def _join_path(source: str, relative: str) -> str:
 
 
 def _distance_key(source: str) -> Callable[[str], tuple[int, int, str]]:
-    """By what the notes of a name are ordered for a link in `source`."""
-    here = source.split("/")[:-1]
+    """Return a sort key that orders notes with one name for a link in `source`."""
+    source_folders = source.split("/")[:-1]
 
     def order(path: str) -> tuple[int, int, str]:
-        there = path.split("/")[:-1]
-        return -_count_shared_folders(here, there), len(there), path
+        folders = path.split("/")[:-1]
+        return -_count_shared_folders(source_folders, folders), len(folders), path
 
     return order

@@ -1,7 +1,7 @@
-"""A note: its title, tags and aliases, and its sections with the lines they are in.
+"""A parsed note: title, tags and aliases, and sections with their line numbers.
 
-Tags are those of the front matter, then those in the text: `#word`, `#outer/inner`, not in code,
-and not of digits alone.
+Tags come from the front matter and from the text: `#word` and `#outer/inner`, but not in code, and
+not digits only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dodona.tools.vault.notes.front_matter import (
     read_front_matter,
 )
 
-MAX_SECTION_CHARS: Final = 1_200  # in characters; what is longer is cut between paragraphs
+MAX_SECTION_CHARS: Final = 1_200  # longer sections are split between paragraphs
 MAX_TITLE_CHARS: Final = MAX_NAME_CHARS
 MAX_SECTIONS: Final = 3_000
 
@@ -27,7 +27,7 @@ _HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _CODE_SPAN: Final = re.compile(r"(`++)(?!`).*?(?<!`)\1(?!`)")
 _TAG: Final = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
-_FENCE_MARKS: Final = frozenset(" `~")  # what a fence begins with
+_FENCE_MARKS: Final = frozenset(" `~")  # first characters of a fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ class NoteSection:
 
 @dataclass(frozen=True, slots=True)
 class Note:
+    """A parsed note."""
+
     path: str
     title: str
     tags: tuple[str, ...]
@@ -51,13 +53,13 @@ class Note:
 
 
 class _Heading(NamedTuple):
-    line_index: int  # the index of its line
+    line_index: int  # index of its line
     level: int
     text: str
 
 
 def parse_note(path: str, text: str) -> Note:
-    """Never fails: whatever is in the file, it is a note."""
+    """Parse a note. Never fails, whatever the file contains."""
     lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
     front = read_front_matter(lines)
     headings, tags = _outline(lines, front.end)
@@ -73,7 +75,7 @@ def parse_note(path: str, text: str) -> Note:
 
 
 def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str]]:
-    """The headings and the tags of the text."""
+    """Return the headings and the tags of the text."""
     headings: list[_Heading] = []
     tags: list[str] = []
     fence = ""
@@ -85,8 +87,8 @@ def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str
                     fence = mark[1]
                 elif mark[1].startswith(fence) and mark.end() == len(line):
                     fence = ""
-            elif not fence and (found := _HEADING.fullmatch(line)):
-                headings.append(_Heading(at, len(found[1]), _heading_text(found[2])))
+            elif not fence and (match := _HEADING.fullmatch(line)):
+                headings.append(_Heading(at, len(match[1]), _heading_text(match[2])))
         if has_mark and not fence and len(tags) < MAX_TAGS:
             tags += _find_tags(line)
     return headings, tags
@@ -94,11 +96,11 @@ def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str
 
 def _find_tags(line: str) -> list[str]:
     plain = _CODE_SPAN.sub("`", line) if "`" in line else line
-    return [tag for found in _TAG.findall(plain) if (tag := found.strip("/")[:MAX_NAME_CHARS])]
+    return [tag for match in _TAG.findall(plain) if (tag := match.strip("/")[:MAX_NAME_CHARS])]
 
 
 def _heading_text(text: str) -> str:
-    """Without the marks that may close it."""
+    """Return the text of a heading without closing marks."""
     closed = text.rstrip("#")
     return one_line(closed if closed != closed.rstrip() else text)
 
@@ -106,34 +108,33 @@ def _heading_text(text: str) -> str:
 def _build_sections(
     lines: Sequence[str], start: int, headings: Sequence[_Heading]
 ) -> list[NoteSection]:
-    """From each heading to the line before the next one.
+    """Split a note into sections at its headings.
 
-    A heading alone says nothing that those below it do not say, so it is no section unless the
-    note has nothing else.
+    A heading without text below it is not a section, unless the note has nothing else.
     """
     ends = [*(heading.line_index for heading in headings), len(lines)]
-    found = [
+    sections = [
         NoteSection(b + 1, e, (), "\n".join(lines[b:e]))
         for b, e in _split_spans(lines, start, ends[0])
     ]
-    bare: list[NoteSection] = []
-    above: list[_Heading] = []
+    headings_only: list[NoteSection] = []
+    parents: list[_Heading] = []
     for heading, end in zip(headings, ends[1:], strict=True):
-        while above and above[-1].level >= heading.level:
-            above.pop()
-        above.append(heading)
-        titles = tuple(known.text for known in above if known.text)
+        while parents and parents[-1].level >= heading.level:
+            parents.pop()
+        parents.append(heading)
+        titles = tuple(parent.text for parent in parents if parent.text)
         for first, last in _split_spans(lines, heading.line_index, end):
             is_bare = first == heading.line_index and last == first + 1
             section = NoteSection(first + 1, last, titles, "\n".join(lines[first:last]))
-            (bare if is_bare else found).append(section)
-        if max(len(found), len(bare)) >= MAX_SECTIONS:
+            (headings_only if is_bare else sections).append(section)
+        if max(len(sections), len(headings_only)) >= MAX_SECTIONS:
             break
-    return (found or bare)[:MAX_SECTIONS]
+    return (sections or headings_only)[:MAX_SECTIONS]
 
 
 def _split_spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The lines as a whole, or the parts of a long section, cut at a blank one or else at any."""
+    """Yield the lines as one span, or split a long section, preferably at blank lines."""
     if sum(map(len, lines[begin:end])) + end - begin <= MAX_SECTION_CHARS:
         yield from _trim_blank_lines(lines, begin, end)
         return
@@ -144,7 +145,7 @@ def _split_spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[i
             cut = blank if blank > begin else at
             yield from _trim_blank_lines(lines, begin, cut)
             begin = cut
-            size = sum(len(known) + 1 for known in lines[begin:at])
+            size = sum(len(kept_line) + 1 for kept_line in lines[begin:at])
         if not line:
             blank = at
         size += len(line) + 1
@@ -152,7 +153,7 @@ def _split_spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[i
 
 
 def _trim_blank_lines(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Lines from `begin` up to `end`, without the blank ones around them; none if all are."""
+    """Yield the span without blank lines around it; nothing if all are blank."""
     while begin < end and not lines[begin]:
         begin += 1
     while begin < end and not lines[end - 1]:

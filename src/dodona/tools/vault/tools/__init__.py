@@ -1,1 +1,1 @@
-"""The tools that models call to read and write notes."""
+"""The vault tools that a model can call."""

@@ -1,4 +1,4 @@
-"""vault_backlinks: the lines of other notes that link to a note, as `path:line: text`."""
+"""vault_backlinks: the lines of notes that link to a note, as `path:line: text`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LINE_CHARS: Final = 300
 
 SPEC: Final = ToolSpec(
     "vault_backlinks",
-    "List the lines of notes that link to a note, as 'path:line: text'.",
+    "List the lines that link to a note, as 'path:line: text'.",
     {
         "type": "object",
         "properties": {
@@ -33,30 +33,32 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_backlinks."""
+
     @registry.tool(SPEC, category=ToolCategory.VAULT, effect=Effect.NONE)
     async def vault_backlinks(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
-        found = await notes.backlinks(arguments["path"])
-        if not found:
-            return ToolOutput("No note links to it.")
-        shown = found[:MAX_SHOWN]
-        lines = [f"{each.path}:{each.line}: {_one_line_text(each)}" for each in shown]
-        if len(found) > MAX_SHOWN:
-            lines.append(f"… and {len(found) - MAX_SHOWN} more.")
-        versions = await notes.versions(tuple(dict.fromkeys(each.path for each in shown)))
+        links = await notes.backlinks(arguments["path"])
+        if not links:
+            return ToolOutput("No note links to this note.")
+        shown = links[:MAX_SHOWN]
+        lines = [f"{link.path}:{link.line}: {_one_line_text(link)}" for link in shown]
+        if len(links) > MAX_SHOWN:
+            lines.append(f"… and {len(links) - MAX_SHOWN} more.")
+        versions = await notes.versions(tuple(dict.fromkeys(link.path for link in shown)))
         sources = [
             SourceReference(
-                each.path,
-                each.title,
-                str(each.line),
-                _one_line_text(each),
-                version=versions.get(each.path, ""),
+                link.path,
+                link.title,
+                str(link.line),
+                _one_line_text(link),
+                version=versions.get(link.path, ""),
             )
-            for each in shown
+            for link in shown
         ]
-        return ToolOutput("\n".join(lines), tuple(sources), entry_count=len(found))
+        return ToolOutput("\n".join(lines), tuple(sources), entry_count=len(links))
 
 
 def _one_line_text(link: Backlink) -> str:
-    """On one line, so that no line in a note can pass for another."""
+    """Return the text on one line, so that it cannot imitate another result."""
     return " ".join(link.text.split())[:MAX_LINE_CHARS]

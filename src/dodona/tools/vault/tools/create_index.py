@@ -1,4 +1,4 @@
-"""vault_create_index: `index.md` in a folder, with a link to each note and a line about it."""
+"""vault_create_index: writes `index.md` in a folder, with a link and a summary for each note."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
     "vault_create_index",
-    "Write 'index.md' into a folder of the vault: a link to each note in it and below, with its "
-    "first sentence. Called again, it brings the list up to date and keeps what else is there.",
+    "Write 'index.md' in a folder of the vault: a link to each note in the folder and its "
+    "subfolders, with its first sentence. Call it again to update the list; other text is kept.",
     {
         "type": "object",
         "properties": {
             "folder": {
                 "type": "string",
-                "description": "Relative to the vault, such as 'notes'; empty for all of it.",
+                "description": "Relative to the vault, such as 'notes'; empty for the whole vault.",
                 "default": "",
             },
             "title": {
                 "type": "string",
-                "description": "The heading of a new index; by default the folder's name.",
+                "description": "The heading of a new index; default: the folder's name.",
                 "maxLength": 120,
                 "default": "",
             },
@@ -36,6 +36,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_create_index."""
+
     @registry.tool(
         SPEC,
         category=ToolCategory.VAULT,

@@ -1,4 +1,4 @@
-"""vault_list: what is in a folder, a line for each note and each folder in it."""
+"""vault_list: the content of a folder, one line per note and subfolder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_ENTRIES: Final = 300
 
 SPEC: Final = ToolSpec(
     "vault_list",
-    "List the notes and folders in a folder of the vault: 'folder/  (number of notes)' or "
-    "'path  title  #tags', a line each.",
+    "List the notes and subfolders of a folder in the vault, one line each: "
+    "'folder/  (number of notes)' or 'path  title  #tags'.",
     {
         "type": "object",
         "properties": {
             "folder": {
                 "type": "string",
-                "description": "Relative to the vault, such as 'notes'; empty for all of it.",
+                "description": "Relative to the vault, such as 'notes'; empty for the whole vault.",
                 "default": "",
             }
         },
@@ -34,6 +34,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_list."""
+
     @registry.tool(
         SPEC, category=ToolCategory.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
     )
@@ -43,26 +45,26 @@ def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
         depth = len(folder_parts(arguments["folder"]))
         lines = _format_lines(notes, depth=depth)
         if len(lines) > MAX_ENTRIES:
-            more = f"… and {len(lines) - MAX_ENTRIES} more: search for them, or name a folder."
+            more = f"… and {len(lines) - MAX_ENTRIES} more: use vault_search, or list a subfolder."
             lines = [*lines[:MAX_ENTRIES], more]
-        # Without versions: a note that is only listed was not read, and cannot be stale.
-        here = [note for note in notes if note.path.count("/") == depth]
-        sources = tuple(SourceReference(note.path, note.title) for note in here[:MAX_ENTRIES])
+        # Without versions: a listed note was not read, so it cannot be stale.
+        direct = [note for note in notes if note.path.count("/") == depth]
+        sources = tuple(SourceReference(note.path, note.title) for note in direct[:MAX_ENTRIES])
         return ToolOutput("\n".join(lines) or "There are no notes yet.", sources, len(notes))
 
 
 def _format_lines(notes: Sequence[NoteSummary], *, depth: int) -> list[str]:
-    """Folders with how many notes they hold, then the notes."""
+    """Return the subfolders with their note counts, then the notes."""
     folders: Counter[str] = Counter()
-    here: list[str] = []
+    note_lines: list[str] = []
     for note in notes:
         parts = note.path.split("/")
         if len(parts) > depth + 1:
             folders["/".join(parts[: depth + 1])] += 1
         else:
             tags = "".join(f" #{tag}" for tag in note.tags)
-            here.append(f"{note.path}  {note.title} {tags}".rstrip())
-    counted = [
+            note_lines.append(f"{note.path}  {note.title} {tags}".rstrip())
+    folder_lines = [
         f"{folder}/  ({number} note{'s' * (number != 1)})" for folder, number in folders.items()
     ]
-    return counted + here
+    return folder_lines + note_lines

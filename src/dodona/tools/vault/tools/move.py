@@ -1,6 +1,6 @@
-"""vault_move: another path for a note, and every link to it changed with it.
+"""vault_move: moves a note and updates every link to it.
 
-The effect is keyed: made again, the move is found to be done. What it did can be undone.
+The effect is keyed: a repeated call returns the finished move. A move can be undone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-MAX_NAMED_NOTES: Final = 20  # of the notes whose links were changed
+MAX_NAMED_NOTES: Final = 20  # changed notes that are listed
 
 SPEC: Final = ToolSpec(
     "vault_move",
-    "Move or rename a note. Every link to it in other notes is changed; folders are made as "
-    "needed. It can be undone by the user.",
+    "Move or rename a note. Every link to it in other notes is updated; missing folders are "
+    "created. The user can undo the move.",
     {
         "type": "object",
         "properties": {
@@ -30,7 +30,7 @@ SPEC: Final = ToolSpec(
             },
             "to": {
                 "type": "string",
-                "description": "Its new path with its name, such as 'projects/garden/plan.md'.",
+                "description": "The new path with the name, such as 'projects/garden/plan.md'.",
                 "minLength": 1,
             },
         },
@@ -41,6 +41,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_move."""
+
     @registry.tool(
         SPEC,
         category=ToolCategory.VAULT,
@@ -50,20 +52,20 @@ def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     )
     async def vault_move(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
-        moved = await notes.move(arguments["path"], arguments["to"])
-        shown = (moved.to, *moved.relinked[:MAX_NAMED_NOTES])
+        move = await notes.move(arguments["path"], arguments["to"])
+        shown = (move.to, *move.relinked[:MAX_NAMED_NOTES])
         versions = await notes.versions(shown)
         sources = [
             SourceReference(path, version=versions.get(path, "")) for path in dict.fromkeys(shown)
         ]
-        return ToolOutput(_format_move(moved), tuple(sources), entry_count=len(moved.relinked))
+        return ToolOutput(_format_move(move), tuple(sources), entry_count=len(move.relinked))
 
 
-def _format_move(moved: NoteMove) -> str:
-    count = len(moved.relinked)
-    head = f"{moved.path}: moved to {moved.to} (move {moved.id})."
+def _format_move(move: NoteMove) -> str:
+    count = len(move.relinked)
+    head = f"{move.path}: moved to {move.to} (move {move.id})."
     if not count:
-        return f"{head} No link had to be changed."
-    named = ", ".join(moved.relinked[:MAX_NAMED_NOTES])
+        return f"{head} No links had to be changed."
+    names = ", ".join(move.relinked[:MAX_NAMED_NOTES])
     more = f" and {count - MAX_NAMED_NOTES} more" if count > MAX_NAMED_NOTES else ""
-    return f"{head} Links changed in {count} note{'s' * (count != 1)}: {named}{more}."
+    return f"{head} Links changed in {count} note{'s' * (count != 1)}: {names}{more}."

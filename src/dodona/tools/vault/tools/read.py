@@ -1,4 +1,4 @@
-"""vault_read: a whole note, headed by `path:1-last  title (version …)`: its lines can be cited."""
+"""vault_read: a whole note, headed by `path:1-last  title (version …)` for citing its lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 
 SPEC: Final = ToolSpec(
     "vault_read",
-    "Read a note. Returns a line 'path:1-last  title (version …)', then the note from its first "
-    "line on. Give the version to vault_write when you change the note.",
+    "Read a note. Returns a line 'path:1-last  title (version …)', then the text of the note. "
+    "Pass the version to vault_write when you change the note.",
     {
         "type": "object",
         "properties": {
             "path": {
                 "type": "string",
-                "description": "Relative to the vault, such as 'notes/plan.md'.",
+                "description": "The note, relative to the vault, such as 'notes/plan.md'.",
                 "minLength": 1,
             }
         },
@@ -32,6 +32,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_read."""
+
     @registry.tool(
         SPEC,
         category=ToolCategory.VAULT,
@@ -45,6 +47,6 @@ def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
         head = f"{note.path}:1-{note.lines}  {note.title} (version {note.version})"
         text = f"{head}\n{note.text}"
         if note.is_cut:
-            text += f"\n[The note goes on: these are its first {MAX_NOTE_BYTES:,} bytes.]"
+            text += f"\n[Cut here: these are the first {MAX_NOTE_BYTES:,} bytes.]"
         source = SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version)
         return ToolOutput(text, (source,))

@@ -1,6 +1,6 @@
 """vault_search: sections of notes by their words, each headed by `path:first-last  title`.
 
-The text of a section is indented. So no line in a note can pass for the head of another.
+The text is indented, so no line of a note can imitate the head of another section.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ INDENT: Final = "    "
 
 SPEC: Final = ToolSpec(
     "vault_search",
-    "Search the project's notes by words. Returns the best sections as blocks: a line "
-    "'path:first-last  title > heading', then the text of these lines, indented. Quotes keep words "
-    "together. Read the whole note with vault_read.",
+    "Search the project's notes. Returns the best sections as blocks: a line "
+    "'path:first-last  title > heading', then the text of these lines, indented. Put a phrase in "
+    "quotes. Read the whole note with vault_read.",
     {
         "type": "object",
         "properties": {
             "query": {
                 "type": "string",
-                "description": "The words to look for, the more telling the better.",
+                "description": "The search terms; rare words work best.",
                 "minLength": 1,
                 "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
-                "description": "The most sections to return.",
+                "description": "The maximum number of sections to return.",
                 "minimum": 1,
                 "maximum": 20,
                 "default": 5,
@@ -48,6 +48,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_search."""
+
     @registry.tool(SPEC, category=ToolCategory.VAULT, effect=Effect.NONE)
     async def vault_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)

@@ -1,8 +1,8 @@
-"""vault_write: a note replaced as a whole.
+"""vault_write: creates a note or replaces it as a whole.
 
-A note that is there is replaced only by who gives the version that was read, so nobody's edit is
-lost. The effect is keyed: a call that a crash cut is made again, and when the note already says
-what it should, nothing is written and nothing is wrong.
+To replace an existing note, a call must pass the version that was read, so no edit is lost. The
+effect is keyed: when a call is repeated after a crash and the note already has the content, nothing
+is written and the call succeeds.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 
 SPEC: Final = ToolSpec(
     "vault_write",
-    "Write a note: 'content' becomes the whole of it. A new note is created, with its folders. One "
-    "that is there is replaced only if you give the 'version' that vault_read showed: read it "
-    "first, and keep what is in it.",
+    "Write a note: 'content' becomes the whole note. A new note and its folders are created. An "
+    "existing note is replaced only if you pass the 'version' that vault_read returned: read it "
+    "first, and keep its content.",
     {
         "type": "object",
         "properties": {
             "path": {
                 "type": "string",
-                "description": "Relative to the vault, such as 'notes/plan.md'.",
+                "description": "The note, relative to the vault, such as 'notes/plan.md'.",
                 "minLength": 1,
             },
             "content": {
                 "type": "string",
-                "description": "Markdown, with front matter (title, tags) if you like.",
+                "description": "Markdown, optionally with front matter (title, tags).",
                 "maxLength": MAX_NOTE_BYTES,
             },
             "version": {
                 "type": "string",
-                "description": "Of the note that is replaced, as vault_read shows it; empty for a "
+                "description": "The version of the existing note, from vault_read; empty for a "
                 "new note.",
                 "maxLength": 64,
                 "default": "",
@@ -50,6 +50,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    """Register vault_write."""
+
     @registry.tool(
         SPEC,
         category=ToolCategory.VAULT,

@@ -1,4 +1,4 @@
-"""Search engines, one file each."""
+"""Search engines, one module each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brave Search, asked by its API with a key."""
+"""Brave Search, through its API with a key."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from dodona.tools.web.engines.engine import (
 from dodona.tools.web.markup import read_html
 
 ENDPOINT: Final = "https://api.search.brave.com/res/v1/web/search"
-MAX_QUERY_CHARS: Final = 400  # characters
+MAX_QUERY_CHARS: Final = 400
 MAX_QUERY_WORDS: Final = 50
 
-_INVALID_KEY_CODE: Final = (
-    b"SUBSCRIPTION_TOKEN_INVALID"  # a 422, like a query that it does not take
-)
+# Sent with status 422, which an invalid query gets too.
+_INVALID_KEY_CODE: Final = b"SUBSCRIPTION_TOKEN_INVALID"
 
 
 class Brave:
+    """The Brave Search engine."""
+
     def __init__(
         self, http: GuardedHttp, limits: FetchLimits, *, key: str, endpoint: str = ENDPOINT
     ) -> None:
@@ -40,18 +41,18 @@ class Brave:
         words = " ".join(query.split()[:MAX_QUERY_WORDS])[:MAX_QUERY_CHARS]
         url = f"{self._endpoint}?{urlencode({'q': words, 'count': limit})}"
         headers = {"X-Subscription-Token": self._key, "Accept": "application/json"}
-        answer = await self._http.get(url, limits=self._limits, headers=headers)
-        if answer.status in {401, 403} or (
-            answer.status == 422 and _INVALID_KEY_CODE in answer.body
+        response = await self._http.get(url, limits=self._limits, headers=headers)
+        if response.status in {401, 403} or (
+            response.status == 422 and _INVALID_KEY_CODE in response.body
         ):
             raise ToolFailed(
-                "Brave refuses the key.", hint="Its operator must check web.brave_api_key."
+                "Brave rejected the API key.", hint="The operator must check web.brave_api_key."
             )
-        if answer.status == 429:
-            raise ToolFailed("Brave takes no more searches for now.", hint="Try again later.")
-        if answer.status != 200:
-            raise ToolFailed(f"Brave answers {answer.status}.", hint="Try again later.")
-        rows = records_at(read_json(answer, "Brave"), "web", "results")
+        if response.status == 429:
+            raise ToolFailed("Brave's rate limit is reached.", hint="Try again later.")
+        if response.status != 200:
+            raise ToolFailed(f"Brave returned status {response.status}.", hint="Try again later.")
+        rows = records_at(read_json(response, "Brave"), "web", "results")
         hits = (
             Hit(text_of(r, "url"), _plain_text(r, "title"), _plain_text(r, "description"))
             for r in rows
@@ -60,5 +61,5 @@ class Brave:
 
 
 def _plain_text(record: Mapping[str, Any], name: str) -> str:
-    """Without the marks around words that were asked for."""
+    """Return a field without the tags that highlight query words."""
     return read_html(text_of(record, name)).text()

@@ -1,4 +1,4 @@
-"""DuckDuckGo, by the page it makes for browsers without scripts."""
+"""DuckDuckGo, through its HTML page for browsers without JavaScript."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ ENDPOINT: Final = "https://html.duckduckgo.com/html/"
 
 
 class DuckDuckGo:
+    """The DuckDuckGo engine."""
+
     def __init__(self, http: GuardedHttp, limits: FetchLimits, *, endpoint: str = ENDPOINT) -> None:
         self._http = http
         self._limits = without_redirects(limits)
@@ -23,20 +25,22 @@ class DuckDuckGo:
 
     async def search(self, query: str, limit: int) -> list[Hit]:
         url = f"{self._endpoint}?{urlencode({'q': query})}"
-        answer = await self._http.get(url, limits=self._limits)
-        page = read_html(decode_body(answer.body, answer.content_type))
-        if _requires_captcha(answer, page):
+        response = await self._http.get(url, limits=self._limits)
+        page = read_html(decode_body(response.body, response.content_type))
+        if _requires_captcha(response, page):
             raise ToolFailed(
-                "DuckDuckGo asks for proof that a person is searching.",
+                "DuckDuckGo requires a CAPTCHA.",
                 hint="Try again later, or answer without the web.",
             )
-        if answer.status != 200:
-            raise ToolFailed(f"DuckDuckGo answers {answer.status}.", hint="Try again later.")
+        if response.status != 200:
+            raise ToolFailed(
+                f"DuckDuckGo returned status {response.status}.", hint="Try again later."
+            )
         return normalize_hits(_parse_hits(page), limit)
 
 
-def _requires_captcha(answer: FetchResponse, page: Element) -> bool:
-    return answer.status in {202, 403, 429} or any(
+def _requires_captcha(response: FetchResponse, page: Element) -> bool:
+    return response.status in {202, 403, 429} or any(
         name.startswith("anomaly") for element in page.walk() for name in _classes(element)
     )
 
@@ -58,7 +62,7 @@ def _classes(element: Element) -> list[str]:
 
 
 def _unwrap_redirect(href: str) -> str:
-    """What a result leads to: its link goes by a redirect that notes who clicks."""
+    """Return the target of a result link, which goes through a tracking redirect."""
     if href.startswith("//"):
         href = f"https:{href}"
     try:
@@ -67,5 +71,5 @@ def _unwrap_redirect(href: str) -> str:
     except ValueError:
         return ""
     host = parts.hostname or "duckduckgo.com"
-    is_its_own = host == "duckduckgo.com" or host.endswith(".duckduckgo.com")
-    return wrapped if is_its_own else href
+    is_internal = host == "duckduckgo.com" or host.endswith(".duckduckgo.com")
+    return wrapped if is_internal else href

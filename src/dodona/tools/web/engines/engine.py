@@ -1,4 +1,4 @@
-"""The port of search engines, and what all of them need."""
+"""The search engine interface, and helpers shared by all engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dodona.net.urls import normalize_url
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A page that an engine found; its texts may hold anything."""
+    """A page found by an engine. Its texts are untrusted."""
 
     url: str
     title: str
@@ -23,55 +23,59 @@ class Hit:
 
 
 class SearchEngine(Protocol):
+    """A search engine that the web_search tool can use."""
+
     async def search(self, query: str, limit: int) -> list[Hit]:
-        """The best pages, best first. ToolFailed when the engine does not answer."""
+        """Return the best pages, best first. Raises ToolFailed if the engine fails."""
         ...
 
 
 def without_redirects(limits: FetchLimits) -> FetchLimits:
-    """The limits of a search: nothing that an engine redirects to is asked.
+    """Return the limits for a search request: redirects are not followed.
 
-    `!!g words` makes one redirect to where the words are then sent, and `!!` to the first page that
-    it finds. A stranger's text could have a model carry secrets away by it; and a key goes along.
+    `!!g words` makes an engine redirect to another engine with these words, and `!!` to the first
+    result. Untrusted text could make a model leak secrets this way, and the API key would go along.
     """
     return FetchLimits(limits.timeout_seconds, limits.max_bytes, max_redirects=0)
 
 
-def read_json(fetched: FetchResponse, engine: str) -> object:
+def read_json(response: FetchResponse, engine: str) -> object:
+    """Parse a JSON response of an engine. Raises ToolFailed if it is not JSON."""
     try:
-        return jiter.from_json(fetched.body)
+        return jiter.from_json(response.body)
     except ValueError as error:
-        raise ToolFailed(f"{engine} sent an answer that cannot be read.") from error
+        raise ToolFailed(f"{engine} sent an invalid response.") from error
 
 
 def list_at(value: object, *path: str) -> list[object]:
-    """The list at `path` of a JSON answer; empty when there is none."""
+    """Return the list at `path` in a JSON value, or an empty list."""
     for name in path:
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def records_at(value: object, *path: str) -> Iterator[Mapping[str, Any]]:
-    """The objects in the list at `path` of a JSON answer."""
+    """Yield the objects in the list at `path` in a JSON value."""
     for record in list_at(value, *path):
         if isinstance(record, Mapping):
             yield cast("Mapping[str, Any]", record)
 
 
 def text_of(record: Mapping[str, Any], name: str) -> str:
+    """Return a string field of a record, or ""."""
     value = record.get(name)
     return value if isinstance(value, str) else ""
 
 
 def normalize_hits(hits: Iterator[Hit], limit: int) -> list[Hit]:
-    """Those that can be fetched, each address once and in its normal form."""
-    found: dict[str, Hit] = {}
+    """Return up to `limit` hits with fetchable, normalized and distinct URLs."""
+    by_url: dict[str, Hit] = {}
     for hit in hits:
         try:
             url = normalize_url(hit.url)
         except DodonaError:
             continue
-        found.setdefault(url, Hit(url, hit.title, hit.snippet))
-        if len(found) == limit:
+        by_url.setdefault(url, Hit(url, hit.title, hit.snippet))
+        if len(by_url) == limit:
             break
-    return list(found.values())
+    return list(by_url.values())

@@ -1,4 +1,4 @@
-"""SearXNG: a search engine of one's own, asked by its JSON interface."""
+"""SearXNG, a self-hosted search engine, through its JSON API."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from dodona.tools.web.engines.engine import (
 
 
 class SearXng:
+    """The SearXNG engine at `base_url`."""
+
     def __init__(self, http: GuardedHttp, limits: FetchLimits, *, base_url: str) -> None:
         self._http = http
         self._limits = without_redirects(limits)
@@ -25,21 +27,21 @@ class SearXng:
 
     async def search(self, query: str, limit: int) -> list[Hit]:
         url = f"{self._endpoint}?{urlencode({'q': query, 'format': 'json'})}"
-        answer = await self._http.get(url, limits=self._limits)
-        if answer.status == 403:
+        response = await self._http.get(url, limits=self._limits)
+        if response.status == 403:
             raise ToolFailed(
-                "SearXNG does not answer in JSON.",
-                hint="Its operator must add json to search.formats in settings.yml.",
+                "SearXNG does not allow JSON responses.",
+                hint="The SearXNG operator must add json to search.formats in settings.yml.",
             )
-        if answer.status != 200:
-            raise ToolFailed(f"SearXNG answers {answer.status}.", hint="Try again later.")
-        said = read_json(answer, "SearXNG")
-        rows = records_at(said, "results")
+        if response.status != 200:
+            raise ToolFailed(f"SearXNG returned status {response.status}.", hint="Try again later.")
+        data = read_json(response, "SearXNG")
+        rows = records_at(data, "results")
         hits = (Hit(text_of(r, "url"), text_of(r, "title"), text_of(r, "content")) for r in rows)
-        found = normalize_hits(hits, limit)
-        if not found and list_at(said, "unresponsive_engines"):
+        results = normalize_hits(hits, limit)
+        if not results and list_at(data, "unresponsive_engines"):
             raise ToolFailed(
                 "SearXNG found nothing, and some of its engines did not answer.",
                 hint="Try again later.",
             )
-        return found
+        return results

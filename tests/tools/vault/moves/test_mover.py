@@ -116,12 +116,12 @@ async def test_what_is_in_the_way(notes: Notes) -> None:
     notes.write(a="x [[b]]", b="[[a]]", folder__c="y")
     before = notes.texts
     for to, said in (
-        ("b.md", r"there is a note 'b\.md' already"),
-        ("a.md", "is where the note is already"),
-        ("B.md", r"there is 'b\.md' already"),
-        ("Folder/c.md", "there is 'folder' already"),
-        ("a", "is no note"),
-        ("new/C#.md", r"no link can name 'new/C#\.md'"),
+        ("b.md", r"there is already a note 'b\.md'"),
+        ("a.md", "is already the path of the note"),
+        ("B.md", r"'b\.md' already exists"),
+        ("Folder/c.md", "'folder' already exists"),
+        ("a", "is not a note"),
+        ("new/C#.md", r"a link cannot refer to 'new/C#\.md'"),
     ):
         with pytest.raises(ToolRetry, match=said):
             await notes.vault.move("a.md", to)
@@ -205,7 +205,7 @@ async def test_moves_are_undone_one_after_the_other(notes: Notes) -> None:
     redone = await notes.vault.undo(last.id)
     assert notes.texts == end
     assert (redone.path, redone.to) == ("one.md", "two.md")
-    with pytest.raises(Conflict, match=f"move {last.id} was undone already, by move {redone.id}"):
+    with pytest.raises(Conflict, match=f"move {last.id} was already undone by move {redone.id}"):
         await notes.vault.undo(last.id)
     with pytest.raises(NotFound, match="there is no move 99"):
         await notes.vault.undo(99)
@@ -217,7 +217,7 @@ async def test_undo_when_the_old_place_is_taken(notes: Notes) -> None:
     notes.write(a="x")
     await notes.vault.move("a.md", "b.md")
     notes.write(a="new")
-    with pytest.raises(ToolRetry, match=r"there is a note 'a\.md' already"):
+    with pytest.raises(ToolRetry, match=r"there is already a note 'a\.md'"):
         await notes.vault.undo()
     assert notes.texts == {"a.md": "new", "b.md": "x"}
 
@@ -275,15 +275,15 @@ def dies(notes: Notes, event: str, name: str, count: int, *more: str) -> None:
 
 
 PLACES = [
-    ("call", "begin", 1, False),
+    ("call", "record_start", 1, False),
     ("c_call", "link", 1, True),
     ("c_call", "unlink", 1, True),
     ("call", "replace_file", 1, True),
     ("call", "replace_file", 4, True),
     ("c_call", "rename", 4, True),
     ("call", "sync_folders", 1, True),
-    ("call", "remove_emptied", 1, True),
-    ("call", "finish", 1, True),
+    ("call", "remove_empty_folders", 1, True),
+    ("call", "record_finish", 1, True),
 ]
 
 

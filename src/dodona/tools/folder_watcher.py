@@ -1,7 +1,7 @@
-"""Folders that are followed: a thread waits for changes and has them taken in.
+"""Watches folders: a thread waits for changes and passes them to a callback.
 
-Where they cannot be watched (there is a limit to how many folders can), nothing is followed, and
-whoever asks looks through the folders first; it is tried again later.
+The system limits how many folders can be watched. Where watching fails, the owner scans the folders
+before each use instead, and the watcher tries again later.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ import watchfiles
 
 from dodona.core.errors import DodonaError
 
-SETTLE_MS: Final = 100  # for which nothing must change
-POLL_MS: Final = 1_000  # after which it is looked whether to stop
+SETTLE_MS: Final = 100  # quiet time before changes are reported
+POLL_MS: Final = 1_000  # how often the stop flag is checked
 RETRY_SECONDS: Final = 30.0
-COOLDOWN_FACTOR: Final = (
-    5.0  # times what it took to take changes in: a build changes files for minutes
-)
+# Wait this many times the duration of the last update: a build changes files for minutes.
+COOLDOWN_FACTOR: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +31,11 @@ PathFilter: TypeAlias = Callable[[PurePath], bool]
 
 
 class FolderWatcher:
-    """Follows until it is closed.
+    """Watches folders until it is closed.
 
-    `take` is called in its thread with what has changed, as paths below the roots, or with None
-    to look at everything; it should end when the event is set. `matters` is asked about paths
-    relative to their root. `what` names the folders in the log.
+    `on_change` is called in the watcher's thread with the changed paths below the roots, or with
+    None to rescan everything; it should return when the event is set. `path_filter` gets paths
+    relative to their root and says which ones matter. `label` names the folders in the log.
     """
 
     def __init__(
@@ -55,11 +54,11 @@ class FolderWatcher:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Was every change taken in that is older than a moment?"""
+        """Whether all changes have been processed, except those of the last moment."""
         return self._up_to_date.is_set()
 
     def close(self) -> None:
-        """End the thread. Blocks until it has."""
+        """Stop the thread and wait for it."""
         self._stop.set()
         self._thread.join()
 
@@ -67,7 +66,7 @@ class FolderWatcher:
         while not self._stop.is_set():
             try:
                 self._watch()
-            # watchfiles says in a RuntimeError what the system does not allow.
+            # watchfiles reports system limits as a RuntimeError.
             except (OSError, RuntimeError, DodonaError) as error:
                 if not self._stop.is_set():
                     self._warn(error)
@@ -76,8 +75,8 @@ class FolderWatcher:
                 self._up_to_date.clear()
 
     def _watch(self) -> None:
-        """Until told to stop, or until a folder itself comes or goes."""
-        there = _inodes(self._roots)
+        """Watch until stopped, or until a root folder is replaced."""
+        inodes = _inodes(self._roots)
         changes = watchfiles.watch(
             *self._roots,
             watch_filter=lambda _, path: self._is_relevant(path),
@@ -88,11 +87,11 @@ class FolderWatcher:
             yield_on_timeout=True,
             raise_interrupt=False,
         )
-        # The first turn comes when the watch stands: so nothing is missed in between.
+        # The first iteration runs when the watch is active, so no change is missed.
         for changed in changes:
             if changed or not self.is_up_to_date:
                 self._apply_changes(path for _, path in changed)
-            if _inodes(self._roots) != there:
+            if _inodes(self._roots) != inodes:
                 return
 
     def _apply_changes(self, changed: Iterable[str]) -> None:
@@ -109,7 +108,7 @@ class FolderWatcher:
 
     def _warn(self, error: Exception) -> None:
         if not self._has_warned:
-            _log.warning("the %s is not followed, but looked through before use: %s",
+            _log.warning("cannot watch the %s; it is scanned before each use instead: %s",
                          self._label, error)  # fmt: skip
         self._has_warned = True
 

@@ -13,8 +13,8 @@ from pathlib import Path, PurePath
 import pytest
 
 from dodona.core.errors import ToolFailed
-from dodona.tools import following
-from dodona.tools.following import FolderWatcher
+from dodona.tools import folder_watcher
+from dodona.tools.folder_watcher import FolderWatcher
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -45,7 +45,7 @@ class Told:
             self.paths |= {path.relative_to(self.roots[0].parent).as_posix() for path in changed}
 
     @contextmanager
-    def following(self) -> Iterator[FolderWatcher]:
+    def watching(self) -> Iterator[FolderWatcher]:
         follower = FolderWatcher(
             self.roots,
             self.take,
@@ -72,7 +72,7 @@ def threads() -> list[str]:
 def test_everything_is_looked_at_once_and_then_what_changes(root: Path) -> None:
     """Made, changed, moved and deleted, in folders that came since; of a move both ends."""
     told = Told(root)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
         assert (told.all, told.paths) == (1, set())
         (root / "a.md").write_text("oak")
@@ -94,7 +94,7 @@ def test_several_folders_are_followed_as_one(root: Path) -> None:
     other = root.parent / "other"
     other.mkdir()
     told = Told(root, other)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
         (root / "a.md").write_text("oak")
         (other / "b.md").write_text("elm")
@@ -104,7 +104,7 @@ def test_several_folders_are_followed_as_one(root: Path) -> None:
 def test_what_does_not_matter_is_not_told(root: Path) -> None:
     """A file that others write for themselves wakes nobody."""
     told = Told(root)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
         (root / ".hidden").write_text("x")
         (root / "seen").write_text("x")
@@ -116,7 +116,7 @@ def test_what_does_not_matter_is_not_told(root: Path) -> None:
 
 def test_closing_ends_the_thread(root: Path) -> None:
     """Whether it waits, or is at work: then what it does is told to stop."""
-    with Told(root).following() as follower:
+    with Told(root).watching() as follower:
         until(lambda: follower.is_up_to_date)
         assert threads() == ["dodona-follow-garden"]
     assert threads() == []
@@ -137,10 +137,10 @@ def test_a_folder_that_comes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until then nothing is followed; it is tried again, and told in the log once."""
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
     root = tmp_path / "root"
     told = Told(root)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: caplog.records)
         time.sleep(0.05)  # for more tries
         assert (follower.is_up_to_date, told.all) == (False, 0)
@@ -149,16 +149,16 @@ def test_a_folder_that_comes_later(
         (root / "a.md").write_text("oak")
         until(lambda: told.paths == {"root/a.md"})
     assert [record.getMessage() for record in caplog.records] == [
-        "the garden is not followed, but looked through before use: "
+        "cannot watch the garden; it is scanned before each use instead: "
         f"[Errno 2] No such file or directory: '{root}'"
     ]
 
 
 def test_a_folder_that_is_replaced_by_another(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new one is looked at as a whole and followed: a folder is what has its name."""
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
     told = Told(root)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
         root.rename(root.parent / "old")
         root.mkdir()
@@ -173,9 +173,9 @@ def test_what_could_not_be_taken_in_is_looked_at_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a whole: nobody knows what was done of it."""
-    monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
     told = Told(root)
-    with told.following() as follower:
+    with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
         told.failures = 2
         (root / "a.md").write_text("oak")
@@ -190,7 +190,7 @@ from dodona.tools.vault import Vault
 
 folder = Path(sys.argv[1])
 notices = []
-logging.getLogger("dodona.tools.following").addHandler(
+logging.getLogger("dodona.tools.folder_watcher").addHandler(
     type("Kept", (logging.Handler,), {"emit": lambda _, record: notices.append(record.msg)})()
 )
 
@@ -203,13 +203,13 @@ async def main():
             taken.append(os.dup(0))
     except OSError:
         pass
-    vault.follow()
+    vault.watch()
     while not notices:
         await asyncio.sleep(0.01)
     for file in taken:
         os.close(file)
     (folder / "vault" / "a.md").write_text("an oak")
-    print(vault.is_followed, [hit.path for hit in await vault.search("oak", 5)], len(notices))
+    print(vault.is_watched, [hit.path for hit in await vault.search("oak", 5)], len(notices))
     await vault.close()
 
 asyncio.run(main())
