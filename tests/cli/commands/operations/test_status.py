@@ -92,7 +92,7 @@ def test_without_anything_it_tells_how_to_get_a_better_one(tmp_path: Path) -> No
     ]
     assert "          ANTHROPIC_API_KEY is not set" in lines
     assert "          Ollama at http://127.0.0.1:1/v1: nobody answers" in lines
-    assert lines[-1].startswith("        For a language model set a provider's key")
+    assert lines[-1].startswith("        To use a language model, set a provider's key")
 
 
 def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
@@ -110,7 +110,7 @@ def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
         "agent               ollama, phi4",
         "                    because dodona.toml:2 says so",
         "                    N tokens of context; free",
-        "  or else           extractive",
+        "  fallback          extractive",
         "                    because dodona.toml:6 says so",
         "agents.night-shift  openai, gpt-4o",
         "                    because dodona.toml:8 says so",
