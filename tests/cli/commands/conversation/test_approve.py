@@ -80,7 +80,7 @@ def test_a_call_is_listed_and_allowed(folder: Path, asked: Started) -> None:
     """Beside the gateway whose run waits, which goes on."""
     (waiting,) = pending(folder)
     heading, line = ran(folder).splitlines()
-    assert heading.split() == ["run", "call", "tool", "until", "arguments", "reason"]
+    assert heading.split() == ["run", "call", "tool", "expires", "arguments", "reason"]
     assert line.split()[:3] == ["1", waiting["call"], "vault_list"]
     assert line.endswith('{"folder": "x"}  Somebody should know.')
     assert ran(folder, "1", waiting["call"]) == "vault_list of run 1 is approved.\n"
