@@ -42,7 +42,8 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     )
     assert TOKEN.fullmatch(done.stdout.strip())
     assert re.fullmatch(
-        r"Token 1 for ada: admin,chat, until \d{4}-\d\d-\d\d \d\d:\d\d\. It cannot be shown again\.\n",
+        r"Token 1 for ada: admin,chat, until \d{4}-\d\d-\d\d \d\d:\d\d\. "
+        r"It cannot be shown again\.\n",
         done.stderr,
     )
     listed = dodona(tmp_path, "token", "list")
