@@ -243,8 +243,8 @@ def test_a_setting_is_printed_by_itself(here: Path, capsys: pytest.CaptureFixtur
         ("stor.url", "unknown key stor. Did you mean 'store'?"),
         ("bindings[0].chanel", "unknown key bindings[0].chanel. Did you mean 'channel'?"),
         ("agent..model", "'agent..model' is not a valid setting name. Examples: agent.model, "),
-        ("bindings[0].channel", "there is no bindings[0].channel. See: dodona config show"),
-        ("agents.work.model", "there is no agents.work.model. See: dodona config show"),
+        ("bindings[0].channel", "bindings[0].channel is not set. See: dodona config show"),
+        ("agents.work.model", "agents.work.model is not set. See: dodona config show"),
     ],
 )
 @pytest.mark.usefixtures("here")
