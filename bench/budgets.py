@@ -148,7 +148,7 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
             for number, each in enumerate(wanted):
                 group.create_task(call(number, each))
         took = perf_counter() - began
-        budgets = await one.budgets.all()
+        budgets = await one.budgets.list_all()
     return Result(
         per_second=len(wanted) / took,
         allowed=came_to[True],

@@ -7,14 +7,14 @@ from typing import Final
 
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import Method
+from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
 from dodona.gateway.websocket.parameter import MethodParameter
 from dodona.gateway.websocket.protocol import (
     MAX_AWAITED_RUNS,
     MAX_ID_LENGTH,
     MAX_MESSAGE_BYTES,
-    MAX_REQUESTS,
+    MAX_OPEN_REQUESTS,
     PING_INTERVAL,
     TOKEN_TIMEOUT_SECONDS,
 )
@@ -90,7 +90,7 @@ def websocket_page() -> str:
             [
                 ("frame", f"{GatewaySettings().max_body_bytes:,} characters; else an error"),
                 ("raw frame", f"{MAX_MESSAGE_BYTES:,} bytes; else the connection closes (1009)"),
-                ("pending requests per connection", f"{MAX_REQUESTS}"),
+                ("pending requests per connection", f"{MAX_OPEN_REQUESTS}"),
                 ("runs a connection waits for", f"{MAX_AWAITED_RUNS:,}"),
                 ("time to send the token", f"{TOKEN_TIMEOUT_SECONDS:g} seconds"),
             ],
@@ -111,7 +111,7 @@ def websocket_page() -> str:
     )
 
 
-def _section(method: Method) -> str:
+def _section(method: RpcMethod) -> str:
     parts = [f"### {method.name}", method.description]
     if method.parameters:
         parts.append(
@@ -138,5 +138,5 @@ def _chunks(event: str) -> list[str]:
     ]
 
 
-def _anchor(method: Method) -> str:
+def _anchor(method: RpcMethod) -> str:
     return method.name.replace(".", "")

@@ -77,7 +77,7 @@ def view(chunks: Sequence[StreamChunk]) -> list[Mapping[str, Any]]:
 
 async def is_driven(here: Opened, run_id: int) -> bool:
     """Who comes by now reads what comes, not what was; unless it is over already."""
-    if here.agency.engine.feed(run_id) is not None:
+    if here.agency.engine.find_feed(run_id) is not None:
         return True
     return (await here.run(run_id)).status.has_ended
 

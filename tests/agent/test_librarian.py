@@ -224,7 +224,7 @@ async def test_the_librarian_works_with_its_own_tools(file: Path) -> None:
         mine = [(name, "librarian") for name in SHELVES]
         assert by == [(DELEGATE, None), *mine]
         assert [source["path"] for source in bodies(chunks, "source")] == ["oak.md"]
-        steps = await here.store.journals.steps(USER, run_id)
+        steps = await here.store.journals.list_steps(USER, run_id)
         inner = [step for step in steps if "/delegate/" in step.key]
         assert [step.leaf for step in inner].count("tools.execute") == 2
         assert [step.leaf for step in inner].count("llm-call") == 3

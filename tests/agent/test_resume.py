@@ -116,7 +116,7 @@ async def test_an_answer_is_kept_while_its_tools_work(file: Path) -> None:
         await until(lambda: tools.at_once, "a tool at work")
 
         async def is_kept() -> bool:
-            steps = await here.store.journals.steps(USER, run_id)
+            steps = await here.store.journals.list_steps(USER, run_id)
             return any(step.leaf == "llm-call" and step.output for step in steps)
 
         await until(is_kept, "the answer in the journal")
@@ -243,7 +243,7 @@ async def test_a_follower_elsewhere_gets_every_chunk(file: Path) -> None:
         following = asyncio.create_task(elsewhere.chunks(run_id))
 
         async def is_kept() -> bool:
-            steps = await here.store.journals.steps(USER, run_id)
+            steps = await here.store.journals.list_steps(USER, run_id)
             return any(step.leaf == "tools.execute" and step.output for step in steps)
 
         await until(is_kept, "the quick one in the journal")
@@ -269,7 +269,7 @@ async def test_a_zombie_cannot_write(file: Path) -> None:
         async with opened(file, ScriptedModel(["Alive."]), tools=others) as alive:
             assert (await alive.answer(run_id)).answer == "Alive."
             tools.gate.set()
-            await until(lambda: dead.agency.engine.feed(run_id) is None, "the zombie's end")
+            await until(lambda: dead.agency.engine.find_feed(run_id) is None, "the zombie's end")
 
             said = await alive.store.runs.messages(USER, run_id)
             assert [message.content for message in said] == ["Why?", "Alive."]

@@ -39,7 +39,7 @@ from dodona.core.messages import ToolSpec
 from dodona.gateway import errors as http_errors
 from dodona.gateway.openapi import build_openapi
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import Method
+from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
 from dodona.models import PROVIDERS
 from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
@@ -414,7 +414,7 @@ def test_every_kind_of_system_chunk_is_documented() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_every_method_of_the_websocket_is_documented(method: Method) -> None:
+def test_every_method_of_the_websocket_is_documented(method: RpcMethod) -> None:
     """With what it takes, and the scope that it needs."""
     page = text_of("websocket.md")
     assert re.search(

@@ -19,7 +19,7 @@ from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.errors import LaneFull, NotFound, StoreError
 from dodona.core.messages import Origin
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.protocol import MAX_AWAITED_RUNS, MAX_MESSAGE_BYTES, MAX_REQUESTS
+from dodona.gateway.websocket.protocol import MAX_AWAITED_RUNS, MAX_MESSAGE_BYTES, MAX_OPEN_REQUESTS
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainReception, until
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.gateway.talking import Gateway, gateway_up
@@ -396,18 +396,22 @@ async def test_a_flood_is_refused_and_what_was_taken_is_answered(
     """So many requests at once and no more; the others are told so."""
     gateway.agency.messages.gate.clear()
     mine = {"channel": "web", "account": "local", "content": "x"}
-    taken = [await speaker.begin("chat.send", **mine, peer=f"p{n}") for n in range(MAX_REQUESTS)]
+    taken = [
+        await speaker.begin("chat.send", **mine, peer=f"p{n}") for n in range(MAX_OPEN_REQUESTS)
+    ]
     with pytest.raises(Refused) as caught:
         await speaker.call("ping")
     assert caught.value.error == {
         "code": "too_many_requests",
-        "message": f"{MAX_REQUESTS} requests on this connection have no response yet.",
+        "message": f"{MAX_OPEN_REQUESTS} requests on this connection have no response yet.",
         "hint": "Wait for some of the responses.",
     }
     async with speaking(gateway.client, gateway.url) as other:
         assert await other.call("ping") == {"pong": True}
     gateway.agency.messages.gate.set()
-    assert {(await speaker.answer(id_))["run_id"] for id_ in taken} == {*range(1, MAX_REQUESTS + 1)}
+    assert {(await speaker.answer(id_))["run_id"] for id_ in taken} == {
+        *range(1, MAX_OPEN_REQUESTS + 1)
+    }
     assert await speaker.call("ping") == {"pong": True}
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import Method
+from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.parameter import MethodParameter
 from tests.gateway.speaking import Speaker, speaking
 from tests.gateway.talking import gateway_up
@@ -31,7 +31,7 @@ _requests = st.fixed_dictionaries(
 )
 
 
-def _sound(method: Method) -> st.SearchStrategy[dict[str, Any]]:
+def _sound(method: RpcMethod) -> st.SearchStrategy[dict[str, Any]]:
     """A request that is nearly right, or quite."""
     params = {field.name: _fitting(field) | _scalars for field in method.parameters}
     return st.fixed_dictionaries(

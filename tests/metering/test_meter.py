@@ -83,7 +83,9 @@ async def driven(store: Store) -> Drive:
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
     """What each budget has used and holds."""
-    return {f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await store.budgets.all()}
+    return {
+        f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await store.budgets.list_all()
+    }
 
 
 def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> ModelUsage:

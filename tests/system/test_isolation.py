@@ -315,12 +315,12 @@ async def seen(user: User) -> list[Any]:
 
 async def test_nobody_sees_finds_or_changes_what_is_anothers(two: Two) -> None:
     """By any operation, with any id of A's; and A has all of it afterwards as it was."""
-    assert set(TRIES) == {operation.name for operation in OPERATIONS}, "say how to try it"
+    assert set(TRIES) == {operation.operation_id for operation in OPERATIONS}, "say how to try it"
     before = await seen(two.a)
     assert SECRET in json.dumps(before)
     found: list[str] = []
     for operation in OPERATIONS:
-        for attempt in TRIES[operation.name](two.things):
+        for attempt in TRIES[operation.operation_id](two.things):
             found += await leaks(two.b, operation, attempt)
     assert not found, "\n".join(found)
     assert await seen(two.a) == before
@@ -331,7 +331,7 @@ async def leaks(user: User, operation: Operation, attempt: Try) -> list[str]:
     """What is wrong with the answer to a request."""
     path = operation.path.format(**attempt.path)
     answered = await user.send(operation.method, path, attempt.body, **attempt.query)
-    told = f"{operation.name} {attempt}: {answered.status} {answered.text[:300]}"
+    told = f"{operation.operation_id} {attempt}: {answered.status} {answered.text[:300]}"
     # What was asked for may be quoted back.
     quoted = json.dumps([attempt.body, dict(attempt.query)])
     is_leak = SECRET in answered.text and SECRET not in quoted

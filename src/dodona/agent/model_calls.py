@@ -17,8 +17,8 @@ from dodona.core.domain.budgets import (
     CallPlan,
     Meter,
     ModelUsage,
-    Operation,
     Reservation,
+    StoreOperation,
     has_no_usage,
 )
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
@@ -34,7 +34,7 @@ from dodona.core.ports.model import (
 )
 from dodona.store.accounts.audit import AuditLog
 
-Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
+Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ModelCall:
     chosen_model: ChosenModel
     request: ModelRequest
     step_key: str
-    input_tokens: int
+    estimated_input_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class BillingScope:
     """The user, agent and session that a model call is billed to.
 
     A settlement may be committed later than its reservation. A call within a run has `run_id` and
-    `attempt`; a call outside of runs has `owner`, the process.
+    `attempt`; a call outside of runs has `owner_process`.
     """
 
     meter: Meter
@@ -64,7 +64,7 @@ class BillingScope:
     session_key: str
     run_id: int | None = None
     attempt: int = 0
-    owner: str | None = None
+    owner_process: str | None = None
 
 
 async def call_metered(
@@ -81,7 +81,9 @@ async def call_metered(
     stream: ModelStream | None = None
     try:
         async with call.chosen_model.model.stream(request) as stream:
-            done = _fill_usage(await _consume_until_done(stream, on_event, plan.provider), plan)
+            done = _fill_input_tokens(
+                await _consume_until_done(stream, on_event, plan.provider), plan
+            )
             await reservation.settle(ModelUsage(done.provider, done.model, done.usage))
     except BaseException as error:
         may_be_billed = not isinstance(error, ProviderError) or error.may_be_billed
@@ -117,15 +119,15 @@ def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
         step_key=call.step_key,
         provider=chosen.model.provider,
         model=chosen.model.name,
-        input_tokens=call.input_tokens,
+        input_tokens=call.estimated_input_tokens,
         max_output_tokens=max(1, chosen.max_tokens if max_tokens is None else max_tokens),
         at=time(),
         fallbacks=chosen.fallbacks,
-        owner=scope.owner,
+        owner=scope.owner_process,
     )
 
 
-def _fill_usage(done: Done, plan: CallPlan) -> Done:
+def _fill_input_tokens(done: Done, plan: CallPlan) -> Done:
     """Add the planned input tokens if the provider reports no usage."""
     usage = done.usage
     if not usage.estimated or usage.input_tokens:
@@ -140,7 +142,7 @@ class _CallReservation:
         self._scope = scope
         self._plan = plan
         self._reservation: Reservation | None = None
-        self._answering_model = (plan.provider, plan.model)  # changes with a fallback
+        self._attempted_model = (plan.provider, plan.model)  # changes with a fallback
 
     async def reserve(self) -> None:
         scope = self._scope
@@ -159,17 +161,17 @@ class _CallReservation:
 
     async def retry(self, attempt: FailedAttempt, model: Model) -> None:
         """Settle a failed attempt and reserve budget for the next, which is billed separately."""
-        self._answering_model = (attempt.provider, attempt.model)
+        self._attempted_model = (attempt.provider, attempt.model)
         await self.settle_interrupted(attempt.usage, may_be_billed=attempt.may_be_billed)
-        self._answering_model = (model.provider, model.name)
+        self._attempted_model = (model.provider, model.name)
         await self.reserve()
 
     async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle a call that failed or was cancelled."""
         if not has_no_usage(usage):
-            await self.settle(ModelUsage(*self._answering_model, usage))
+            await self.settle(ModelUsage(*self._attempted_model, usage))
         elif may_be_billed:
-            await self.settle(ModelUsage(*self._answering_model, Usage(estimated=True)))
+            await self.settle(ModelUsage(*self._attempted_model, Usage(estimated=True)))
         else:
             await self.settle()
 
@@ -190,7 +192,7 @@ async def call_in_run(
 
 
 def _billing_scope(context: RunContext) -> BillingScope:
-    async def settle(operation: Operation[Any]) -> None:
+    async def settle(operation: StoreOperation[Any]) -> None:
         context.journal.add_to_next_commit(operation)
 
     claim = context.claim
@@ -208,7 +210,7 @@ def _billing_scope(context: RunContext) -> BillingScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackgroundCall(ModelCall):
+class CallOutsideRun(ModelCall):
     """A model call outside of runs, with the user, agent and session that it is billed to."""
 
     user_id: str
@@ -221,7 +223,7 @@ def _ignore_event(event: ModelEvent) -> None:
 
 
 async def call_outside_run(
-    deps: RunDeps, call: BackgroundCall, on_event: Callable[[ModelEvent], None] = _ignore_event
+    deps: RunDeps, call: CallOutsideRun, on_event: Callable[[ModelEvent], None] = _ignore_event
 ) -> Done:
     """Make a call that belongs to no run; pass each event to `on_event` as it arrives.
 
@@ -237,6 +239,6 @@ async def call_outside_run(
         user_id=call.user_id,
         agent_id=call.agent_id,
         session_key=call.session_key,
-        owner=storage.owner,
+        owner_process=storage.owner,
     )
     return await call_metered(scope, call, on_event)

@@ -47,9 +47,9 @@ class Maintenance:
     async def _run_once(self) -> None:
         store = self._store
         await store.contexts.close_idle(time() - self._idle_seconds)
-        await store.journals.expire(time() - RETENTION_SECONDS)
+        await store.journals.delete_step_results(time() - RETENTION_SECONDS)
         await store.budgets.settle_orphaned()
-        await store.budgets.expire(time() - RETENTION_SECONDS)
+        await store.budgets.delete_settled_reservations(time() - RETENTION_SECONDS)
         await store.audit.expire(time() - self._audit_retention)
 
 

@@ -24,8 +24,8 @@ from dodona.core.domain.budgets import (
     BudgetLine,
     CallPlan,
     ModelUsage,
-    Operation,
     Reservation,
+    StoreOperation,
     TokenRecord,
     has_no_usage,
 )
@@ -100,7 +100,7 @@ class Meter:
         """Apply these to the next calls; calls in progress keep their reservations."""
         self._pricing = _Pricing(ceilings, prices)
 
-    def reserve(self, plan: CallPlan) -> Operation[Reservation]:
+    def reserve(self, plan: CallPlan) -> StoreOperation[Reservation]:
         """Reserve the most that a call can use, or raise BudgetExceeded."""
         pricing = self._pricing
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
@@ -121,7 +121,7 @@ class Meter:
 
     def settle(
         self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
-    ) -> Operation[bool]:
+    ) -> StoreOperation[bool]:
         """Replace the reservation with the actual usage, and record it.
 
         `usages` is empty if the call failed and used nothing. Estimated usage never exceeds the

@@ -18,7 +18,7 @@ from dodona.store.conversations.contexts import Contexts
 from dodona.store.conversations.conversations import Conversations
 from dodona.store.conversations.sessions import Sessions
 from dodona.store.conversations.summaries import Summaries
-from dodona.store.db.database import Database, Operation
+from dodona.store.db.database import Database, StoreOperation
 from dodona.store.db.location import parse_location
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
@@ -43,7 +43,7 @@ class Store:
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
         self.runs = Runs(database, redact=redact)
-        self.journals = Journals(database, redact=redact, release=self.runs.release)
+        self.journals = Journals(database, redact=redact, on_run_ended=self.runs.release_claim)
         self.budgets = Budgets(database)
         self.gauges = Gauges(database)
         self.write_probe = WriteProbe(database)
@@ -86,7 +86,7 @@ class Store:
         """The name of this process in the store while it lives."""
         return self.database.owners.current
 
-    async def commit(self, operation: Operation[T]) -> T:
+    async def commit(self, operation: StoreOperation[T]) -> T:
         """Run an operation in a soft write: durable after a crash, soon after a power failure."""
         return await self.database.write(operation, soft=True)
 

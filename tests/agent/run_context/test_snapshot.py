@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.run_context.registries import LIBRARIAN
-from dodona.agent.run_context.snapshot import CACHE_SECONDS
+from dodona.agent.run_context.snapshot import PROMPT_CACHE_SECONDS
 from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
@@ -44,7 +44,7 @@ async def test_a_changed_prompt_is_read_without_a_restart(file: Path, tmp_path: 
     async with opened(file, model, prompts=prompts) as here:
         await here.answered()
         await asyncio.to_thread(plain_prompts, prompts, "The new prompt.")
-        await asyncio.sleep(CACHE_SECONDS + 0.1)
+        await asyncio.sleep(PROMPT_CACHE_SECONDS + 0.1)
         await here.answered()
 
     texts = [request.messages[0].text for request in model.requests]
@@ -67,7 +67,7 @@ async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, text: str) -> N
             await here.answer(run_id)
         assert not model.requests
         await asyncio.to_thread(plain_prompts, prompts, "Fine.")
-        await asyncio.sleep(CACHE_SECONDS + 0.1)
+        await asyncio.sleep(PROMPT_CACHE_SECONDS + 0.1)
         assert (await here.answered()).answer == "Mended."
 
 

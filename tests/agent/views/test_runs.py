@@ -162,7 +162,7 @@ async def test_a_step_that_wrote_down_its_failure_shows_it(storage: Store) -> No
 
     (step,) = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", failure, None)
-    await storage.journals.expire(time() + 1)
+    await storage.journals.delete_step_results(time() + 1)
     (step,) = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", None, None)
 

@@ -20,7 +20,7 @@ from dodona.core.domain.conversations.conversation import (
     RunStatus,
 )
 from dodona.store import Store
-from dodona.store.db.database import Operation
+from dodona.store.db.database import StoreOperation
 from dodona.store.db.statements import statement
 
 
@@ -62,7 +62,7 @@ async def ended(
     given: Sequence[NewMessage] = (),
     *,
     error: Mapping[str, Any] | None = None,
-    also: Sequence[Operation[Any]] = (),
+    also: Sequence[StoreOperation[Any]] = (),
 ) -> bool:
     """End a run of which nothing was noted; did the head move?"""
     journal = await store.journals.open(claim)

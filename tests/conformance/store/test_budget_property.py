@@ -132,7 +132,7 @@ class Traffic:
 async def watch(store: Store) -> None:
     """Look for a budget that has passed its ceiling, all the time."""
     while True:
-        for budget in await store.budgets.all():
+        for budget in await store.budgets.list_all():
             assert budget.used + budget.reserved <= budget.ceiling, budget
         await asyncio.sleep(0.005)
 
@@ -158,7 +158,7 @@ async def test_no_ceiling_is_passed_and_nothing_leaks(
     for each in mortal:
         await each.close()
     for claim in filter(None, cut):
-        survivor.runs.release(claim)
+        survivor.runs.release_claim(claim)
         talk = await survivor.conversations.get("ada", claim.conversation_id)
         await ended(survivor, await taken_over(survivor, talk), RunStatus.FAILED)
     while await held_by_others(survivor):
@@ -192,7 +192,7 @@ async def check_books(store: Store) -> None:
         for key in (*keys, ("daily", day), ("monthly", day[:7])):
             spent[*key, BudgetUnit.TOKENS] += row["input_tokens"] + row["output_tokens"]
             spent[*key, BudgetUnit.USD] += round(row["cost_estimate_usd"] * 10**9)
-    budgets = await store.budgets.all()
+    budgets = await store.budgets.list_all()
     assert {budget.reserved for budget in budgets} == {0}
     assert all(budget.used <= budget.ceiling for budget in budgets)
     used = {(b.scope, b.period, b.unit): b.used for b in budgets}

@@ -130,7 +130,7 @@ async def test_runs_of_the_first_schema_go_on(first: str) -> None:
         assert cut.inputs.pins is None  # they were named then, and not kept
         assert _words(cut) == ["one", "on one", "two", "on two"]
         journal = await store.journals.open(cut.claim)
-        assert [step.key for step in await store.journals.steps("ada", 3)] == ["read", "pay"]
+        assert [step.key for step in await store.journals.list_steps("ada", 3)] == ["read", "pay"]
         assert journal.past_chunks() == []
         assert await ended(store, cut.claim)
         waited = await store.runs.claim_next(1)

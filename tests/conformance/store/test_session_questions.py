@@ -181,7 +181,7 @@ async def test_an_interruption_ends_what_was_before(store: Store) -> None:
     third = await send(store, "three", queueing=QueueMode.INTERRUPT)
     assert second.interrupted_ids == (first.run_id,)
     assert sorted(third.interrupted_ids) == [first.run_id, second.run_id]
-    assert await store.runs.filter_cancel_requested([first.run_id]) == [first.run_id]
+    assert await store.runs.find_cancel_requested([first.run_id]) == [first.run_id]
     assert (await store.runs.get("ada", second.run_id)).status is RunStatus.CANCELLED
     await end(store, first.claimed)
     assert (await follow(store, first)).claim.run_id == third.run_id

@@ -90,7 +90,7 @@ async def finish(store: Store, held: Claim) -> None:
 
 
 async def abandon(store: Store, held: Claim) -> None:
-    store.runs.release(held)
+    store.runs.release_claim(held)
 
 
 async def cancel(world: World, store: Store, number: int) -> None:

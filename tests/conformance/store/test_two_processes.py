@@ -42,14 +42,14 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     holder = f"process {worker.pid} on {socket.gethostname()}"
     assert await next_of(store, talk.id) == LaneBusy(run_id, RunStatus.RUNNING, owner, holder)
     assert await store.runs.claimable_lanes() == []
-    (budget,) = await store.budgets.all()
+    (budget,) = await store.budgets.list_all()
     assert (budget.used, budget.reserved) == (0, 30)
 
     os.kill(worker.pid, signal.SIGKILL)
     await worker.wait()
     claim = await taken(store, talk)
     assert (claim.run_id, claim.attempt, claim.owner == owner) == (run_id, 2, False)
-    (budget,) = await store.budgets.all()
+    (budget,) = await store.budgets.list_all()
     assert (budget.used, budget.reserved) == (30, 0)
     (hold,) = await rows_of(store, reservations)
     assert (hold["status"], bool(hold["estimated"])) == ("settled", True)
@@ -140,7 +140,7 @@ async def test_a_run_that_ends_while_it_is_taken_over_ends_once(postgres_url: st
         talk = await store.conversations.create("ada")
         claim = await asked(store, talk)
         await store.conversations.append("ada", talk.id, answer())  # so that no head is moved
-        store.runs.release(claim)
+        store.runs.release_claim(claim)
         with (
             psycopg.connect(postgres_url) as gate,
             psycopg.connect(postgres_url, autocommit=True) as watch,

@@ -48,7 +48,7 @@ def questions(run: ClaimedRun) -> list[str]:
 
 async def resumed(store: Store, run: ClaimedRun) -> ClaimedRun:
     """The next attempt of a run whose driver was lost."""
-    store.runs.release(run.claim)
+    store.runs.release_claim(run.claim)
     again = await store.runs.claim_next(run.claim.conversation_id)
     assert isinstance(again, ClaimedRun)
     assert again.claim.attempt == run.claim.attempt + 1

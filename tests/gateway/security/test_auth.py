@@ -177,7 +177,7 @@ async def test_where_others_can_come_nobody_is_the_operator(tmp_path: Path) -> N
     async with keyed_gateway(tmp_path, rules=GatewaySettings(needs_token=True)) as (gateway, _):
         for each in OPERATIONS:
             status = await status_of(gateway, {}, _path(each), each.method)
-            assert status == (200 if each.path == "/healthz" else 401), each.name
+            assert status == (200 if each.path == "/healthz" else 401), each.operation_id
         assert await status_of(gateway, {}, "/nothing") == 401
 
 
@@ -193,7 +193,7 @@ async def test_every_operation_needs_its_scope(keyed: tuple[Gateway, Keys]) -> N
             ):
                 continue
             method = "HEAD" if each.method == "GET" else each.method
-            assert await status_of(gateway, headers, _path(each), method) == 403, each.name
+            assert await status_of(gateway, headers, _path(each), method) == 403, each.operation_id
             refused += 1
     assert refused > len(OPERATIONS)
     assert gateway.agency.runs.asked == []
@@ -215,8 +215,8 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
         "loadPageFile": "",
     }
     usual = "read" if operation.method == "GET" else "chat"
-    assert operation.required_scope == others.get(operation.name, usual)
-    assert operation.is_public == (operation.name == "isAlive")
+    assert operation.required_scope == others.get(operation.operation_id, usual)
+    assert operation.is_public == (operation.operation_id == "isAlive")
     told = operation.as_openapi()["security"]
     scopes = [operation.required_scope] if operation.required_scope else []
     assert told == ([] if operation.is_public else [{}, {"token": scopes}])

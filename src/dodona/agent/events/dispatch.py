@@ -32,7 +32,7 @@ from dodona.trees import Blackboard, Step
 MAX_RULE_DEPTH: Final = 5  # levels of events that rules emit in response to events
 MAX_RESULT_CHARS: Final = 2_000  # of a tool result that rules see
 
-_SEVERITIES: Final = {
+_SEVERITY_BY_PRIORITY: Final = {
     "low": Severity.DEBUG,
     "normal": Severity.INFO,
     "high": Severity.WARNING,
@@ -79,14 +79,14 @@ def handle_event(
     """
     notifications = context.notifications
     if notifications.has_ended and event.type == SELF_NOTIFY:
-        notifications.late_events.append(event)
+        notifications.events_after_end.append(event)
         return []
     notifications.inbox.receive(event)
     if not notifications.rules.listens_to(event.type):
         return []
     fired_actions = notifications.rules.evaluate(
         event,
-        rule_context(context, event, result or {}),
+        rule_values(context, event, result or {}),
         overrides=notifications.overrides.rules,
         state=notifications.overrides.pack_state,
         fired_rules=frozenset(notifications.fired_rules),
@@ -122,7 +122,7 @@ def _apply_action(context: RunContext, fired: RuleAction, depth: int) -> None:
         case SetState():
             set_pack_state(context, fired.pack, {action.key: action.value})
         case RunTree():
-            context.notifications.pending_trees.append(fired)
+            context.notifications.pending_rule_trees.append(fired)
         case Deny() | RequireApproval():
             _log.warning("rule %s: ignored a decision without a pending tool call", fired.rule)
         case _:
@@ -139,7 +139,7 @@ def _emit_from_rule(context: RunContext, fired: RuleAction, event: Event, depth:
 
 def self_notice_event(context: RunContext, action: NotifySelf, rule: str) -> Event:
     """Return the event for a rule's notice to the agent."""
-    severity = _SEVERITIES.get(action.priority, Severity.INFO)
+    severity = _SEVERITY_BY_PRIORITY.get(action.priority, Severity.INFO)
     payload = {"message": action.message, "priority": action.priority, "category": action.category}
     return replace(context.build_event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
 
@@ -153,7 +153,7 @@ def set_pack_state(context: RunContext, pack: str, values: Mapping[str, Any]) ->
         context.journal.add_to_next_commit(put_operation(context.user_id, pack, values))
 
 
-def rule_context(context: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
+def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that rule conditions can read. Kept small: it is built for each event."""
     state: AgentState = context.latest_state
     limits = state.config
@@ -187,7 +187,7 @@ def rule_context(context: RunContext, event: Event, result: Mapping[str, Any]) -
     }
 
 
-def rule_result(result: Mapping[str, Any]) -> dict[str, Any]:
+def tool_result_for_rules(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool result in the form that rules see."""
     text: str = result["text"]
     return {
@@ -218,7 +218,7 @@ def deliver_notices(
     return notices
 
 
-def store_notices(bb: Blackboard, context: RunContext, notices: list[Notice]) -> None:
+def put_notices_on_blackboard(bb: Blackboard, context: RunContext, notices: list[Notice]) -> None:
     """Put drained notices on the blackboard, for the leaf that adds them to the transcript."""
     bb["notices"] = [notice.as_json() for notice in notices]
     bb["inbox"] = context.notifications.as_json()

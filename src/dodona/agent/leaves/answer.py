@@ -176,7 +176,7 @@ def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
 def end_warning(bb: Blackboard, host: RunContext) -> TurnWarning | None:
     """Return the warning for the limit that ended the run; None if no limit did."""
     state = host.load_state(bb)
-    reason = _end_reason(bb, state, host.journal.downtime)
+    reason = _end_reason(bb, state, host.journal.downtime_seconds)
     return _build_warning(reason, state, host) if reason else None
 
 

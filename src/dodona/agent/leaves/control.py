@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.events.dispatch import deliver_notices, emit_event, store_notices
+from dodona.agent.events.dispatch import deliver_notices, emit_event, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import decorator, leaf
 from dodona.agent.turn_control.decision import TurnWarning, pending_warnings, without_warnings
@@ -25,7 +25,7 @@ CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress
 def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Check whether another turn may start; show due notices to the user, then to the model."""
     host.is_live = True
-    state = _exclude_downtime(host.load_state(bb), host.journal.downtime)
+    state = _exclude_downtime(host.load_state(bb), host.journal.downtime_seconds)
     may_continue, reason = host.decision_tree.should_continue(state)
     if may_continue and host.output_tokens_left() == 0:
         may_continue, reason = False, OUTPUT_LIMIT
@@ -44,7 +44,7 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
         message = f"{state.turn} turns so far. Review: what is done, and what is left to do?"
         emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=message)
     delivered = deliver_notices(host, step, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START)
-    store_notices(bb, host, [*warnings, *delivered])
+    put_notices_on_blackboard(bb, host, [*warnings, *delivered])
     return True
 
 

@@ -93,7 +93,7 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
         chosen_model=chosen,
         request=request,
         step_key=host.step_key(step),
-        input_tokens=host.transcript.tokens,
+        estimated_input_tokens=host.transcript.tokens,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.agent.events.dispatch import deliver_notices, store_notices
+from dodona.agent.events.dispatch import deliver_notices, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_trees
@@ -23,7 +23,7 @@ _DELIVERY_POINTS: Final = (
 def has_notices(bb: Blackboard, host: RunContext) -> bool:
     """Whether notices or rule trees may be pending here. The notices may not be due yet."""
     del bb
-    return bool(host.notifications.pending_trees) or host.notifications.inbox.has_notices(
+    return bool(host.notifications.pending_rule_trees) or host.notifications.inbox.has_notices(
         *_DELIVERY_POINTS
     )
 
@@ -39,7 +39,9 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
     host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
-    store_notices(bb, host, deliver_notices(host, step, *_DELIVERY_POINTS, is_last=is_last))
+    put_notices_on_blackboard(
+        bb, host, deliver_notices(host, step, *_DELIVERY_POINTS, is_last=is_last)
+    )
 
 
 @leaf("oracle.add_notices", reads=("notices", "inbox"))

@@ -13,7 +13,7 @@ from dodona.agent.leaves.approval import DENIED, approval_of, emit_pending_call
 from dodona.agent.leaves.tools import report_result
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
-from dodona.agent.run_context.snapshot import PinnedSubagent
+from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.delegation import is_too_large, summary_prompt
 from dodona.agent.subagents.run import SubagentResult, run_subagent
 from dodona.agent.turn_control.decision import TurnWarning
@@ -89,12 +89,12 @@ def _result_record(
         **record,
         "tokens": outcome.tokens,
         "outside": origins,
-        "subagent": outcome.context.role.agent,
+        "subagent": outcome.context.role.name,
     }
 
 
 async def _try_subagent(
-    bb: Blackboard, step: Step, host: RunContext, subagent: PinnedSubagent, task: str
+    bb: Blackboard, step: Step, host: RunContext, subagent: SubagentSnapshot, task: str
 ) -> SubagentResult | str:
     """Run the subagent; return its result, or an error text if it could not start."""
     try:

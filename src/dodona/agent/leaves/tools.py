@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dodona.agent.conversation.exchange import Turn
-from dodona.agent.events.dispatch import emit_event, handle_event, rule_result
+from dodona.agent.events.dispatch import emit_event, handle_event, tool_result_for_rules
 from dodona.agent.leaves.approval import DENIED, approval_of, emit_pending_call, find_offered_tool
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import leaf
@@ -97,10 +97,10 @@ async def _call_tool(host: RunContext, step: Step, call: ToolCall) -> ToolCallRe
         host.user_id,
         host.project_id,
         key=f"run-{host.claim.run_id}/{host.step_key(step)}",
-        agent=host.role.agent,
+        agent=host.role.name,
         allowed_urls=allowed_urls(host),
     )
-    return await host.deps.call_tool(call, agent=host.role.agent, context=tool_context)
+    return await host.deps.call_tool(call, agent=host.role.name, context=tool_context)
 
 
 def _unknown_tool_result(host: RunContext, call: ToolCall) -> ToolResult:
@@ -190,7 +190,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
 
 def _handle_result(host: RunContext, record: Mapping[str, Any]) -> None:
     """Handle the event of a result, and the events that the tool itself returned."""
-    handle_event(host, _result_event(host, record), result=rule_result(record))
+    handle_event(host, _result_event(host, record), result=tool_result_for_rules(record))
     if (subagent := record.get("subagent")) is not None:
         kind = SUBAGENT_FAILED if record["failed"] else SUBAGENT_COMPLETE
         severity = Severity.WARNING if record["failed"] else Severity.INFO

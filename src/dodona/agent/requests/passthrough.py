@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE
-from dodona.agent.model_calls import BackgroundCall, call_outside_run
+from dodona.agent.model_calls import CallOutsideRun, call_outside_run
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.agents import AgentDef
 from dodona.core.messages import AssistantText, Message, SystemText
@@ -61,7 +61,7 @@ class ModelPassthrough:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _build_call(self, user_id: str, passthrough: PassthroughRequest) -> BackgroundCall:
+    async def _build_call(self, user_id: str, passthrough: PassthroughRequest) -> CallOutsideRun:
         agent, client_request = passthrough.agent, passthrough.request
         chosen = await self._deps.models.choose(passthrough.model, agent=agent.id)
         request = replace(
@@ -75,14 +75,16 @@ class ModelPassthrough:
             ),
             cache_key=passthrough.session_key,
         )
-        return BackgroundCall(
+        return CallOutsideRun(
             user_id=user_id,
             agent_id=agent.id,
             session_key=passthrough.session_key,
             step_key=STEP_KEY,
             chosen_model=chosen,
             request=request,
-            input_tokens=await asyncio.to_thread(self._count_tokens, request, chosen.model.name),
+            estimated_input_tokens=await asyncio.to_thread(
+                self._count_tokens, request, chosen.model.name
+            ),
         )
 
     def _count_tokens(self, request: ModelRequest, model: str) -> int:

@@ -73,7 +73,7 @@ class Oracle:
 
         Ends after the final chunk, or without it if this process releases the run at shutdown.
         """
-        feed = self._engine.feed(run_id)
+        feed = self._engine.find_feed(run_id)
         if feed is None or feed.user_id != user_id:
             async for batch in self._stream_stored_chunks(user_id, run_id, after_seq):
                 yield batch
@@ -96,7 +96,7 @@ class Oracle:
                 yield batch
             if stored.has_ended or self._engine.is_shutting_down:
                 return
-            if (feed := self._engine.feed(run_id)) is not None:
+            if (feed := self._engine.find_feed(run_id)) is not None:
                 async for batch in feed.stream(after_seq):
                     yield batch
                 return

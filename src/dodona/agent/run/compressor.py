@@ -30,7 +30,7 @@ from dodona.agent.conversation.history import (
     conversation_key,
 )
 from dodona.agent.conversation.prompts import PromptLoader, render
-from dodona.agent.model_calls import BackgroundCall, call_outside_run
+from dodona.agent.model_calls import CallOutsideRun, call_outside_run
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.conversations.conversation import NewSummary, RunInputs
@@ -224,14 +224,14 @@ class Compressor:
             max_tokens=chosen_model.max_tokens,
             temperature=chosen_model.temperature,
         )
-        call = BackgroundCall(
+        call = CallOutsideRun(
             user_id=job.user_id,
             agent_id=job.agent_id,
             session_key=job.session_key,
             step_key=PROMPT_NAME,
             chosen_model=chosen_model,
             request=request,
-            input_tokens=await asyncio.to_thread(
+            estimated_input_tokens=await asyncio.to_thread(
                 self._count_tokens, chosen_model.model.name, prompt + text
             ),
         )

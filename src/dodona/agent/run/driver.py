@@ -12,11 +12,11 @@ from typing import Any
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run.compressor import Compressor, PostRunTask
-from dodona.agent.run.finish import CancelAfterReplay, dump_chunks, finish_run
+from dodona.agent.run.finish import CancelDeferringJournal, dump_chunks, finish_run
 from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run.result import CANCELLED, RunResult, failed_result, result_of
 from dodona.agent.run_context.chunk_feed import ChunkFeed
-from dodona.agent.run_context.context import RunBackground, RunContext, request_options
+from dodona.agent.run_context.context import PriorState, RunContext, request_options
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.snapshot import SnapshotBuilder
 from dodona.core import chunks
@@ -81,30 +81,30 @@ class Driver:
         try:
             journal = await self._deps.storage.journals.open(claim)
             self._emit(claimed, RUN_BEGIN, attempt=claim.attempt)
-            return await self._execute(claimed, journal, feed, on_started)
+            return await self._execute_with_journal(claimed, journal, feed, on_started)
         except RunFenced:
             _log.info("run %s was claimed by another process", claim.run_id)
-            self._deps.storage.runs.release(claim)
+            self._deps.storage.runs.release_claim(claim)
         except StoreError as error:
             # The run has not ended: the next process that polls its lane resumes it.
             _log.error("could not write run %s: %s", claim.run_id, error)
-            self._deps.storage.runs.release(claim)
+            self._deps.storage.runs.release_claim(claim)
             feed.publish([feed.assign_seq(chunks.error(error))])
         finally:
             feed.close()
         return None
 
-    async def _execute(
+    async def _execute_with_journal(
         self, claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed, on_started: OnStarted
     ) -> PostRunTask | None:
         claim = claimed.claim
         if claim.is_resumed:
-            _replay(claim, journal, feed)
+            _publish_earlier_chunks(claim, journal, feed)
         try:
             context = await self._build_context(claimed, journal, feed)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+        except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             result = failed_result(claim, error)
             await self._fail_before_start(result, journal, feed)
             self._emit_end(claimed, result)
@@ -113,7 +113,7 @@ class Driver:
             result = await self._run_tree(context, on_started)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+        except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             result = failed_result(claim, error)
         receipt, history = await finish_run(context, result)
         self._emit_end(claimed, result)
@@ -144,10 +144,10 @@ class Driver:
             "project_id": oracle_context.project_id,
             "run_id": claimed.claim.run_id,
         }
-        payload = {"agent": self._agent_of(claimed.inputs), **payload, **ids}
+        payload = {"agent": self._agent_id(claimed.inputs), **payload, **ids}
         self._deps.emit(Event(kind, "agent.driver", Severity.DEBUG, payload))
 
-    def _agent_of(self, inputs: RunInputs) -> str:
+    def _agent_id(self, inputs: RunInputs) -> str:
         if inputs.session_key is None:
             return self._deps.agents().default.id
         return parse_session_key(inputs.session_key)[0]
@@ -157,7 +157,9 @@ class Driver:
     ) -> RunContext:
         """Build everything the tree needs; raise if something is missing or invalid."""
         inputs = claimed.inputs
-        snapshot = await self._snapshot_builder.build(inputs, request_options(inputs.question))
+        snapshot = await self._snapshot_builder.load_or_build(
+            inputs, request_options(inputs.question)
+        )
         chosen = await self._deps.models.choose(snapshot.model, agent=snapshot.agent_id)
         if inputs.pins is None:
             journal.pin(snapshot.encoded)
@@ -168,7 +170,7 @@ class Driver:
             snapshot=snapshot,
             chosen_model=chosen,
             journal=journal,
-            background=RunBackground(
+            background=PriorState(
                 self._histories.load(inputs), await self._deps.overrides(inputs.context.user_id)
             ),
             feed=feed,
@@ -205,10 +207,12 @@ class Driver:
 
     async def _run_tree(self, context: RunContext, on_started: OnStarted) -> RunResult:
         claim = context.claim
-        canceller = CancelAfterReplay(context.journal, cancel_requested=claim.cancel_requested)
+        canceller = CancelDeferringJournal(context.journal, cancel_requested=claim.cancel_requested)
         journal = canceller if claim.is_resumed else context.journal
         run = Run(
-            context.snapshot.tree, _initial_blackboard(context), self._options(context, journal)
+            context.snapshot.tree,
+            _initial_blackboard(context),
+            self._tree_options(context, journal),
         )
         canceller.stop = partial(run.cancel, CANCELLED)
         cancel = canceller.cancel if claim.is_resumed else canceller.stop
@@ -218,7 +222,7 @@ class Driver:
         outcome = await run.execute()
         return result_of(context, outcome)
 
-    def _options(self, context: RunContext, journal: Journal) -> Options:
+    def _tree_options(self, context: RunContext, journal: Journal) -> Options:
         return Options(
             host=context,
             journal=journal,
@@ -229,17 +233,17 @@ class Driver:
         )
 
 
-def _replay(claim: Claim, journal: RunJournal, feed: ChunkFeed) -> None:
+def _publish_earlier_chunks(claim: Claim, journal: RunJournal, feed: ChunkFeed) -> None:
     """Publish the durable chunks of earlier attempts; their other chunks are dropped."""
     durable = [StreamChunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
-    feed.resume(replay_chunks(claim.run_id, durable, claim.attempt))
+    feed.preload(replay_chunks(claim.run_id, durable, claim.attempt))
 
 
 def _initial_blackboard(context: RunContext) -> dict[str, Any]:
     limits = context.snapshot.settings.limits
     seconds_left = float(limits.timeout_seconds)
     if context.claim.is_resumed:
-        elapsed = time() - context.claim.started_at - context.journal.downtime
+        elapsed = time() - context.claim.started_at - context.journal.downtime_seconds
         seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
     return {
         "max_iterations": limits.max_iterations,

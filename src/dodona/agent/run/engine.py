@@ -30,7 +30,7 @@ from dodona.telemetry import log_context
 RELEASED: Final = "left"
 POLL_SECONDS: Final = 0.25  # for lanes claimed by other processes, and for cancel requests
 ORPHAN_POLL_SECONDS: Final = 5.0  # for runs whose process has died
-POST_RUN_TIMEOUT_SECONDS: Final = 30.0  # for background work of a one-shot command
+SHUTDOWN_POST_RUN_TIMEOUT_SECONDS: Final = 30.0  # for background work of a one-shot command
 
 _log = logging.getLogger(__name__)
 
@@ -57,13 +57,13 @@ class _ActiveRun:
         if self.handle is not None:
             self.handle.cancel()
 
-    def release(self) -> None:
+    def hand_over(self) -> None:
         """Stop without ending the run. The journal goes first, so the stop is not recorded."""
         assert self.task is not None
         if self.handle is None:
             self.task.cancel()
             return
-        self.handle.journal.release()
+        self.handle.journal.stop_recording()
         self.handle.run.cancel(RELEASED)
 
 
@@ -107,7 +107,7 @@ class LocalEngine:
             self._ensure_polling()
         return receipt
 
-    def feed(self, run_id: int) -> ChunkFeed | None:
+    def find_feed(self, run_id: int) -> ChunkFeed | None:
         """The feed of a run in this process; None if the run is not active here."""
         running = self._active_runs.get(run_id)
         return None if running is None else running.feed
@@ -131,7 +131,7 @@ class LocalEngine:
         return status
 
     @property
-    def active_count(self) -> int:
+    def active_run_count(self) -> int:
         """Number of runs active in this process."""
         return len(self._active_runs)
 
@@ -152,13 +152,15 @@ class LocalEngine:
             await asyncio.wait(self._active_tasks(), timeout=timeout_seconds)
         released_count = len(self._active_runs)
         for running in tuple(self._active_runs.values()):
-            running.release()
+            running.hand_over()
         try:
             while tasks := [*self._active_tasks(), *self._claim_tasks]:
                 await asyncio.wait(tasks)
             # A server compresses after the next answer; a one-shot command must do it now.
             if self._post_run_tasks and not self._is_server:
-                await asyncio.wait(self._post_run_tasks.values(), timeout=POST_RUN_TIMEOUT_SECONDS)
+                await asyncio.wait(
+                    self._post_run_tasks.values(), timeout=SHUTDOWN_POST_RUN_TIMEOUT_SECONDS
+                )
         finally:
             await self._cancel_post_run_tasks()
         return released_count
@@ -177,7 +179,7 @@ class LocalEngine:
     def _start_run(self, claimed: ClaimedRun) -> None:
         claim = claimed.claim
         if self.is_shutting_down:
-            self._storage.runs.release(claim)
+            self._storage.runs.release_claim(claim)
             return
         user_id = claimed.inputs.context.user_id
         feed = ChunkFeed(claim.run_id, claim.attempt, user_id, redact=self._redact)
@@ -193,16 +195,16 @@ class LocalEngine:
         post_run: PostRunTask | None = None
         try:
             post_run = await self._execute_run(claimed, running.feed, running.attach)
-        except Exception:  # noqa: BLE001 - the boundary of a task root
+        except Exception:  # noqa: BLE001 - last resort: nothing above catches it
             _log.exception("run %s crashed", claim.run_id)
-            self._storage.runs.release(claim)
+            self._storage.runs.release_claim(claim)
         finally:
             del self._active_runs[claim.run_id]
             self._notify_change()
         if post_run is not None:
             self._start_post_run(claim.conversation_id, post_run)
         if claim.conversation_id in self._waiting_conversations and not self.is_shutting_down:
-            self._claim_soon(claim.conversation_id)
+            self._start_next_run_soon(claim.conversation_id)
 
     def _start_post_run(self, conversation_id: int, post_run: PostRunTask) -> None:
         """Start background work, unless it is active already: the next run will plan it again."""
@@ -215,20 +217,20 @@ class LocalEngine:
     async def _do_post_run(self, conversation_id: int, post_run: PostRunTask) -> None:
         try:
             await post_run()
-        except Exception:  # noqa: BLE001 - the boundary of a task root
+        except Exception:  # noqa: BLE001 - last resort: nothing above catches it
             _log.exception("background work of conversation %s failed", conversation_id)
 
-    def _claim_soon(self, conversation_id: int) -> None:
+    def _start_next_run_soon(self, conversation_id: int) -> None:
         """Claim the next run of a lane, in a task that `shutdown` waits for."""
         loop = asyncio.get_running_loop()
         # With a fresh log context: the next run does not belong to the previous request.
         task = loop.create_task(
-            self._claim_next(conversation_id), context=log_context.detached_context()
+            self._start_next_run(conversation_id), context=log_context.detached_context()
         )
         self._claim_tasks.add(task)
         task.add_done_callback(self._claim_tasks.discard)
 
-    async def _claim_next(self, conversation_id: int) -> None:
+    async def _start_next_run(self, conversation_id: int) -> None:
         """Start the next run of a lane, if it can be claimed."""
         try:
             claimed = await self._storage.runs.claim_next(
@@ -261,28 +263,28 @@ class LocalEngine:
         while self._is_server or self._waiting_conversations or self._active_runs:
             if self._is_server and loop.time() >= next_orphan_poll:
                 next_orphan_poll = loop.time() + ORPHAN_POLL_SECONDS
-                await self._find_orphans()
-            await self._poll_lanes()
-            await self._poll_cancellations()
+                await self._add_claimable_lanes()
+            await self._start_waiting_runs()
+            await self._apply_cancel_requests()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _find_orphans(self) -> None:
+    async def _add_claimable_lanes(self) -> None:
         try:
             self._waiting_conversations.update(await self._storage.runs.claimable_lanes())
         except StoreError as error:
             _log.warning("could not poll for claimable lanes: %s", error)
 
-    async def _poll_lanes(self) -> None:
+    async def _start_waiting_runs(self) -> None:
         active = {running.claim.conversation_id for running in self._active_runs.values()}
         for conversation_id in sorted(self._waiting_conversations - active):
-            await self._claim_next(conversation_id)
+            await self._start_next_run(conversation_id)
 
-    async def _poll_cancellations(self) -> None:
+    async def _apply_cancel_requests(self) -> None:
         """Cancel runs whose cancellation was requested in another process."""
         if not self._active_runs:
             return
         try:
-            run_ids = await self._storage.runs.filter_cancel_requested(list(self._active_runs))
+            run_ids = await self._storage.runs.find_cancel_requested(list(self._active_runs))
         except StoreError as error:
             _log.warning("could not poll for cancel requests: %s", error)
             return

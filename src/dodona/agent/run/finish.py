@@ -88,7 +88,7 @@ def _update_session_usage(context: RunContext) -> None:
 
 async def _store_late_events(context: RunContext) -> None:
     """Store notices that rules sent after the last turn; the next session delivers them."""
-    for number, event in enumerate(context.notifications.late_events):
+    for number, event in enumerate(context.notifications.events_after_end):
         await context.deps.storage.notices.put(
             NewNotice(
                 user_id=context.user_id,
@@ -150,7 +150,7 @@ def _finish_reason(context: RunContext, result: RunResult) -> chunks.DoneFinish:
     return "refusal" if context.finish_reason == FinishReason.REFUSAL.value else "stop"
 
 
-class CancelAfterReplay:
+class CancelDeferringJournal:
     """A journal that calls `stop` at the first step that is not replayed, if cancelled by then."""
 
     def __init__(self, journal: Journal, *, cancel_requested: bool) -> None:

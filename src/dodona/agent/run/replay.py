@@ -31,7 +31,7 @@ async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRu
     """Load all stored chunks of a run, with the final chunk if it has ended."""
     run = await storage.runs.get(user_id, run_id)
     stored: list[StreamChunk] = []
-    for step in await storage.journals.steps(user_id, run_id):
+    for step in await storage.journals.list_steps(user_id, run_id):
         output: Mapping[str, Any] = step.output or {}
         stored += [StreamChunk(run_id, seq, body) for seq, body in output.get("chunks", ())]
     replayed = replay_chunks(run_id, stored, run.attempt)

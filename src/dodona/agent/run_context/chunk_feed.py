@@ -49,7 +49,7 @@ class ChunkFeed:
         self._seq_counter += 1
         return StreamChunk(self.run_id, self._seq_counter, self._redact(body))
 
-    def resume(self, chunks: Sequence[StreamChunk]) -> None:
+    def preload(self, chunks: Sequence[StreamChunk]) -> None:
         """Start with the chunks of earlier attempts; numbering continues after the last one."""
         self._seq_counter = chunks[-1].seq
         self.publish(chunks)

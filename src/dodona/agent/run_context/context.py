@@ -55,7 +55,7 @@ WEB_CHANNEL: Final = "web"  # the channel of questions asked in contexts
 INSTRUCTIONS_PREFIX: Final = "Instructions for this conversation:"
 
 
-class RunBackground(NamedTuple):
+class PriorState(NamedTuple):
     """What a run starts with besides its inputs: the history and the user's overrides."""
 
     history: History
@@ -105,7 +105,7 @@ class RunContext:
         snapshot: RunSnapshot,
         chosen_model: ChosenModel,
         journal: RunJournal,
-        background: RunBackground,
+        background: PriorState,
         feed: ChunkFeed,
     ) -> None:
         self.claim = claimed.claim
@@ -124,7 +124,7 @@ class RunContext:
         self.notices: list[tuple[int, Notice]] = []  # to store, with the number of turns before
         self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(
-            (role.system,), tokens=role.prompt_tokens, digest=role.digest + history.digest
+            (role.system_prompt,), tokens=role.prompt_tokens, digest=role.digest + history.digest
         )
         if instructions := self.options.get("instructions"):
             self.add_prompt(UserText(f"{INSTRUCTIONS_PREFIX}\n\n{instructions}"))
@@ -156,7 +156,7 @@ class RunContext:
             snapshot=replace(self.snapshot, role=role, subagents={}),
             chosen_model=chosen_model,
             journal=self.journal,
-            background=RunBackground(History(), self.notifications.overrides),
+            background=PriorState(History(), self.notifications.overrides),
             feed=self.feed,
         )
         context.untrusted_origins |= self.untrusted_origins
@@ -223,7 +223,7 @@ class RunContext:
             "project_id": self.project_id,
             "run_id": self.claim.run_id,
         }
-        agent = self.role.agent if self.is_subagent else self.agent_id
+        agent = self.role.name if self.is_subagent else self.agent_id
         return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
 
     def emit(self, event: Event) -> None:

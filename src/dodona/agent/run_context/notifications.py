@@ -16,16 +16,16 @@ from dodona.core.events import Event
 class RunNotifications:
     """The inbox and rule state of one agent in a run.
 
-    `pending_trees` are rule trees that wait to run. `late_events` arrived after the last turn and
-    are delivered in the next session.
+    `pending_rule_trees` are rule trees that wait to run. `events_after_end` arrived after the last
+    turn and are delivered in the next session.
     """
 
     inbox: Inbox
     rules: RuleEngine
     overrides: UserOverrides
     fired_rules: set[str] = field(default_factory=set[str])
-    pending_trees: list[RuleAction] = field(default_factory=list[RuleAction])
-    late_events: list[Event] = field(default_factory=list[Event])
+    pending_rule_trees: list[RuleAction] = field(default_factory=list[RuleAction])
+    events_after_end: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
     call_count: int = 0
     failures_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # failed turns

@@ -40,9 +40,9 @@ class AgentRole:
     `parent_step` is the step that a subagent runs in; it is empty for the Oracle.
     """
 
-    agent: str
+    name: str
     tree: Tree
-    system: SystemText
+    system_prompt: SystemText
     tools: tuple[ToolSpec, ...]
     limits: AgentConfig
     model: str
@@ -53,7 +53,7 @@ class AgentRole:
 
 
 CACHE_SIZE: Final = 128
-CACHE_SECONDS: Final = 1.0  # how long prompt files are not read again
+PROMPT_CACHE_SECONDS: Final = 1.0  # how long prompt files are not read again
 
 GetTree = Callable[[str], Tree]  # returns the current tree of an agent
 
@@ -94,7 +94,7 @@ _decoder = msgspec.json.Decoder(SnapshotRecord)
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedSubagent:
+class SubagentSnapshot:
     """A subagent in a run's snapshot. Its prompt template is rendered for each task."""
 
     name: str
@@ -112,9 +112,9 @@ class PinnedSubagent:
         values = {"project_id": project_id, "tools": names}
         text = render(self.prompt, values, file=f"{self.name}.md")
         return AgentRole(
-            agent=self.name,
+            name=self.name,
             tree=self.tree,
-            system=SystemText(text),
+            system_prompt=SystemText(text),
             tools=self.tools,
             limits=replace(limits, max_iterations=self.max_turns),
             model=self.model,
@@ -130,7 +130,7 @@ class RunSnapshot:
     """The snapshot of a run. `role` is the active agent's; `encoded` is the stored form."""
 
     role: AgentRole
-    subagents: Mapping[str, PinnedSubagent]
+    subagents: Mapping[str, SubagentSnapshot]
     settings: ModelSettings
     encoded: bytes
     agent_id: str = DEFAULT_AGENT
@@ -163,13 +163,15 @@ class SnapshotBuilder:
         self._prompts = prompts
         self._prompt_folder = prompt_folder
         self._subagents = tuple(SUBAGENTS.values())
-        self._trees = {each.name: load(each.tree, registry=registry) for each in self._subagents}
+        self._subagent_trees = {
+            each.name: load(each.tree, registry=registry) for each in self._subagents
+        }
         self._cache: OrderedDict[Any, RunSnapshot] = OrderedDict()
         self._tools_cache: dict[Any, tuple[ToolSpec, ...]] = {}
         self._prompts_cache: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
         self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
-    async def build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
+    async def load_or_build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
         """Return the run's stored snapshot, or a new one if the run has none yet."""
         if inputs.pins is not None:
             return self._restore(inputs)
@@ -203,7 +205,7 @@ class SnapshotBuilder:
                 system_prompt=agent.system_prompt,
             )
             snapshot = self._build_snapshot(record, tree, tools, inputs.project.id)
-            self._remember(key, snapshot)
+            self._cache_snapshot(key, snapshot)
         return snapshot
 
     def _find_agent(self, inputs: RunInputs) -> AgentDef:
@@ -233,7 +235,7 @@ class SnapshotBuilder:
         """
         specs = self._filter_by_source(self._deps.toolbox.specs_for(subagent.name), sources)
         return SubagentRecord(
-            tree=_tree_source(self._trees[subagent.name]),
+            tree=_tree_source(self._subagent_trees[subagent.name]),
             prompt=prompt,
             tools=_tool_records([t for t in specs if t.name in subagent.allowed_tools]),
             max_turns=subagent.max_turns,
@@ -241,13 +243,13 @@ class SnapshotBuilder:
         )
 
     async def _prompt_texts(self, folder: Path | None) -> tuple[str, ...]:
-        """Prompts of the Oracle, then of the subagents; cached for `CACHE_SECONDS`.
+        """Prompts of the Oracle, then of the subagents; cached for `PROMPT_CACHE_SECONDS`.
 
         Files are read in a thread.
         """
         now = monotonic()
         cached = self._prompts_cache.get(folder)
-        if cached is not None and now - cached[0] < CACHE_SECONDS:
+        if cached is not None and now - cached[0] < PROMPT_CACHE_SECONDS:
             return cached[1]
         texts = await asyncio.to_thread(self._read_prompts, folder)
         if len(self._prompts_cache) >= CACHE_SIZE:
@@ -293,9 +295,9 @@ class SnapshotBuilder:
         settings = ModelSettings.read(record.settings)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
-            agent=ORACLE_NAME,
+            name=ORACLE_NAME,
             tree=tree,
-            system=SystemText(text),
+            system_prompt=SystemText(text),
             tools=tools,
             limits=settings.limits,
             model=record.model,
@@ -306,9 +308,9 @@ class SnapshotBuilder:
         subagents = {name: self._load_subagent(name, sub) for name, sub in record.subagents.items()}
         return RunSnapshot(oracle, subagents, settings, encoded, record.agent)
 
-    def _load_subagent(self, name: str, record: SubagentRecord) -> PinnedSubagent:
-        tree = self._load_tree(record.tree, self._trees.get(name))
-        return PinnedSubagent(
+    def _load_subagent(self, name: str, record: SubagentRecord) -> SubagentSnapshot:
+        tree = self._load_tree(record.tree, self._subagent_trees.get(name))
+        return SubagentSnapshot(
             name, tree, record.prompt, _tool_specs(record.tools), record.max_turns, record.model
         )
 
@@ -333,7 +335,7 @@ class SnapshotBuilder:
         assert tool is not None
         return tool.category is ToolCategory.META or tool.category.value in sources
 
-    def _remember(self, key: Any, snapshot: RunSnapshot) -> None:
+    def _cache_snapshot(self, key: Any, snapshot: RunSnapshot) -> None:
         self._cache[key] = snapshot
         if len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import REGISTRY
-from dodona.agent.run_context.snapshot import PinnedSubagent
+from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.run import run_subagent
 from dodona.core.domain.rules import NotifySelf, RuleAction, RunTree
 from dodona.core.errors import DodonaError
@@ -42,7 +42,7 @@ class RuleTreeOutcome:
 
 async def run_rule_trees(context: RunContext, step: Step) -> None:
     """Run the pending rule trees in order, and apply their results."""
-    pending, context.notifications.pending_trees = context.notifications.pending_trees, []
+    pending, context.notifications.pending_rule_trees = context.notifications.pending_rule_trees, []
     for fired in pending:
         outcome = await run_rule_tree(context, step, fired)
         if outcome.state:
@@ -81,7 +81,7 @@ async def _run_with_model(context: RunContext, step: Step, action: RunTree) -> M
     """Run the tree as a subagent, so that its model calls are metered and journalled."""
     tree = load(action.source, registry=REGISTRY, host_keys=BLACKBOARD_KEYS)
     name = f"rule-{action.name}"
-    subagent = PinnedSubagent(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
+    subagent = SubagentSnapshot(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
     result = await run_subagent(
         context,
         step,

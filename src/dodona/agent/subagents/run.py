@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.snapshot import PinnedSubagent
+from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.turn_control.config import BOUNDS, AgentConfig
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.ports.journal import Journal, StepRecord, StepStart
@@ -66,7 +66,7 @@ class PrefixedJournal:
 async def run_subagent(
     context: RunContext,
     step: Step,
-    subagent: PinnedSubagent,
+    subagent: SubagentSnapshot,
     task: str,
     *,
     state: AgentState,
@@ -90,7 +90,7 @@ async def run_subagent(
 
     def append_chunk(body: Any) -> Any:
         step.progress()
-        return context.feed.append({**body, "agent": role.agent})
+        return context.feed.append({**body, "agent": role.name})
 
     run = Run(
         role.tree,
@@ -117,7 +117,7 @@ async def run_subagent(
         return SubagentResult(final.text, failed=False, context=sub_context, blackboard=board)
     reason = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
     return SubagentResult(
-        f"The {role.agent} did not finish: {reason}",
+        f"The {role.name} did not finish: {reason}",
         failed=True,
         context=sub_context,
         blackboard=board,

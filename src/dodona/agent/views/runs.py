@@ -64,7 +64,7 @@ class RunViews:
         """Return a run with its answer, messages and steps."""
         overview = await self._find_run(user_id, run_id)
         messages = await self._storage.runs.messages(user_id, run_id)
-        steps = await self._storage.journals.steps(user_id, run_id)
+        steps = await self._storage.journals.list_steps(user_id, run_id)
         question = next(
             (each.content for each in messages if each.role == "user"), overview.question
         )

@@ -72,7 +72,7 @@ def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEng
     metrics.info.set(1, __version__)
 
     async def collect() -> None:
-        metrics.runs_running.set(engine.active_count)
+        metrics.runs_running.set(engine.active_run_count)
         for where, count in bus.dropped.items():
             metrics.events_dropped.set(count, where)
         try:
@@ -143,7 +143,7 @@ class ServerStatus:
         now = time()
         return {
             "uptime_seconds": round(now - self._started_at, 1),
-            "runs": self._engine.active_count,
+            "runs": self._engine.active_run_count,
             "lanes_waiting": await self._store.gauges.count_waiting_lanes(),
             "streams": int(self._metrics.open_connections.total()),
             "budgets": [

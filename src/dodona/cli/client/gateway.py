@@ -25,7 +25,7 @@ RECONNECT_TIMEOUT: Final = 30.0  # seconds to wait for a gateway to come back
 STREAM_READ_TIMEOUT: Final = 60.0  # seconds; the gateway sends keep-alives more often
 REQUEST_TIMEOUT: Final = 10.0  # seconds, for requests that are answered immediately
 INITIAL_BACKOFF: Final = 0.1
-RUN_HEADER: Final = "dodona-run"
+RUN_ID_HEADER: Final = "dodona-run"
 
 _FINAL_TYPES: Final = ("done", "error")
 _CONNECTION_ERRORS: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
@@ -92,7 +92,7 @@ class GatewayClient:
             async with self._post(
                 "/api/oracle/stream", asdict(question), STREAM_READ_TIMEOUT
             ) as response:
-                self._run_id = int(response.headers[RUN_HEADER])
+                self._run_id = int(response.headers[RUN_ID_HEADER])
                 async for chunk in self._read_chunks(response):
                     yield chunk
                     if chunk["type"] in _FINAL_TYPES:

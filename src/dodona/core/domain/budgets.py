@@ -12,7 +12,7 @@ from dodona.core.ports.model import Usage
 
 T = TypeVar("T")
 # A function that runs in a transaction; only the store knows the type of the transaction.
-Operation: TypeAlias = Callable[[Any], T]
+StoreOperation: TypeAlias = Callable[[Any], T]
 
 NANOS_PER_USD: Final = 1_000_000_000
 ALL_TIME: Final = "-"  # the period of a budget that never resets
@@ -144,13 +144,13 @@ class LimitSource(Protocol):
 class Meter(LimitSource, Protocol):
     """Meters every model call: reserves before the call, settles and records after it."""
 
-    def reserve(self, plan: CallPlan) -> Operation[Reservation]:
+    def reserve(self, plan: CallPlan) -> StoreOperation[Reservation]:
         """Reserve the most that a call can use, or raise BudgetExceeded."""
         ...
 
     def settle(
         self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
-    ) -> Operation[bool]:
+    ) -> StoreOperation[bool]:
         """Replace the reservation with the actual usage, and record it."""
         ...
 

@@ -24,7 +24,7 @@ from dodona.gateway.state import GatewayState
 
 Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 
-JSON = "application/json"
+JSON_MEDIA_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 TOKEN_SCHEME = "token"
 
@@ -36,30 +36,30 @@ class ResponseSpec:
     `event_schema` is the schema of the events if the client requests a stream instead.
     """
 
-    summary: str
+    description: str
     schema: str | None = None
-    media_type: str = JSON
+    media_type: str = JSON_MEDIA_TYPE
     event_schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """`errors` are its error statuses, in addition to those of every operation.
+    """An endpoint of the HTTP API: a method and path with its parameters, body and responses.
 
-    `scope` is the scope that a token needs: by default `read` for GET and `chat` for the rest;
-    empty if any token will do. A public operation needs no token. `starts_run` checks the quota of
-    open runs first.
+    `error_statuses` are in addition to those that every operation may return. `scope` is the scope
+    that a token needs: by default `read` for GET and `chat` for the rest; empty if any token will
+    do. A public operation needs no token. If `starts_run`, the quota of open runs is checked first.
     """
 
     method: str
     path: str
-    name: str
+    operation_id: str
     summary: str
-    handle: Handler
+    handler: Handler
     responses: Mapping[int, ResponseSpec]
     parameters: tuple[RequestParameter, ...] = ()
-    body: str | None = None
-    errors: tuple[int, ...] = ()
+    body_schema: str | None = None
+    error_statuses: tuple[int, ...] = ()
     scope: str | None = None
     is_public: bool = False
     starts_run: bool = False
@@ -72,7 +72,7 @@ class Operation:
         return "read" if self.method in ("GET", "HEAD") else "chat"
 
     @property
-    def group(self) -> str:
+    def tag(self) -> str:
         first, *rest = self.path.strip("/").split("/")
         return rest[0].partition(".")[0] if first == "api" else first or "page"
 
@@ -80,7 +80,7 @@ class Operation:
         """Authorize the caller, read the parameters and run the handler."""
         if not self.is_public:
             await self._authorize(request, state)
-        return await self.handle(ApiRequest(request, state, self.read_parameters(request)))
+        return await self.handler(ApiRequest(request, state, self.read_parameters(request)))
 
     async def _authorize(self, request: Request, state: GatewayState) -> None:
         """Raise if the caller lacks the scope or a quota, and record it in the audit log."""
@@ -113,9 +113,9 @@ class Operation:
     def as_openapi(self) -> dict[str, Any]:
         """Return the OpenAPI operation object."""
         document: dict[str, Any] = {
-            "operationId": self.name,
+            "operationId": self.operation_id,
             "summary": self.summary,
-            "tags": [self.group],
+            "tags": [self.tag],
             "responses": {
                 **_success_responses(self.responses),
                 **_error_responses(sorted(self._error_statuses()), error_schema_at(self.path)),
@@ -127,15 +127,18 @@ class Operation:
         }
         if self.parameters:
             document["parameters"] = [each.as_openapi() for each in self.parameters]
-        if self.body:
-            document["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
+        if self.body_schema:
+            document["requestBody"] = {
+                "required": True,
+                "content": _content(JSON_MEDIA_TYPE, self.body_schema),
+            }
         return document
 
     def _error_statuses(self) -> set[int]:
         """All error statuses, including those of the middleware."""
         has_body = self.method in ("POST", "PUT", "PATCH")
         always = (403, 429, 500, 503, *(() if self.is_public else (401,)))
-        return {*self.errors, *always, *((408, 413, 415) if has_body else ())}
+        return {*self.error_statuses, *always, *((408, 413, 415) if has_body else ())}
 
     def _query_errors(self, request: Request) -> Iterator[DodonaError]:
         query_names = [each.name for each in self.parameters if each.location == "query"]
@@ -160,7 +163,7 @@ def _raw_value(request: Request, parameter: RequestParameter) -> str | None:
 
 def _success_responses(specs: Mapping[int, ResponseSpec]) -> dict[str, Any]:
     return {
-        str(status): {"description": spec.summary} | ({"content": content} if content else {})
+        str(status): {"description": spec.description} | ({"content": content} if content else {})
         for status, spec in specs.items()
         for content in [_response_content(spec)]
     }
@@ -170,7 +173,7 @@ def _error_responses(statuses: list[int], schema: str) -> dict[str, Any]:
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
-            "content": _content(JSON, schema),
+            "content": _content(JSON_MEDIA_TYPE, schema),
         }
         for status in statuses
     }
@@ -184,7 +187,7 @@ def _response_content(spec: ResponseSpec) -> dict[str, Any]:
 def _content(media_type: str, schema: str) -> dict[str, Any]:
     document: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
     if media_type == EVENT_STREAM:
-        data = {"type": "string", "contentMediaType": JSON, "contentSchema": document}
+        data = {"type": "string", "contentMediaType": JSON_MEDIA_TYPE, "contentSchema": document}
         document = {
             "type": "object",
             "description": "One event of the stream.",

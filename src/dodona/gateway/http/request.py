@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from dodona.agent.api import AgentApi
 from dodona.gateway.http import body
-from dodona.gateway.http.sse import EventStream
+from dodona.gateway.http.sse import EventStreamResponse
 from dodona.gateway.security.caller import Caller, caller_of
 from dodona.gateway.state import GatewayState
 
@@ -41,9 +41,9 @@ class ApiRequest:
 
     def stream(
         self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
-    ) -> EventStream:
+    ) -> EventStreamResponse:
         """Return a response that streams these pieces."""
-        return EventStream(
+        return EventStreamResponse(
             pieces,
             shutdown=self.state.shutdown,
             heartbeat_interval=self.state.settings.heartbeat_interval,

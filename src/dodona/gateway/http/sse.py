@@ -16,12 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from dodona.core.chunks import StreamChunk
 from dodona.gateway.http.responses import encode_json
-from dodona.gateway.http.tasks import first_completed, wait_disconnect
+from dodona.gateway.http.tasks import first_completed, wait_for_disconnect
 from dodona.gateway.shutdown import Shutdown
 
 _log = logging.getLogger(__name__)
 
-KEEPALIVE: Final = b": \n\n"
+HEARTBEAT: Final = b": \n\n"
 _FIRST_HEARTBEAT_SECONDS = 1.0  # seconds before the headers and a heartbeat are sent
 _HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -37,7 +37,7 @@ def encode_events(chunks: Iterable[StreamChunk]) -> bytes:
     )
 
 
-class EventStream(Response):
+class EventStreamResponse(Response):
     """Streams pieces of bytes. An error before the first piece is a normal error response.
 
     An empty piece only sends the headers. A stream that ends without any piece is answered with
@@ -66,7 +66,7 @@ class EventStream(Response):
 
         async def watch_disconnect() -> None:
             nonlocal is_connected
-            await wait_disconnect(receive)
+            await wait_for_disconnect(receive)
             is_connected = False
 
         try:
@@ -119,7 +119,7 @@ class _SseWriter:
             await asyncio.sleep(pause)
             pause = interval
             if before == self._sent_count:
-                await self.send(KEEPALIVE)
+                await self.send(HEARTBEAT)
 
     async def end(self, *, is_complete: bool) -> None:
         async with self._lock:

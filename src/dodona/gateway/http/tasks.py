@@ -26,7 +26,7 @@ async def first_completed(*racers: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def wait_disconnect(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects. Its request body must have been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass

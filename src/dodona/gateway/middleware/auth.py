@@ -17,7 +17,7 @@ from dodona.gateway.security.auth import (
     bearer_token,
     token_required_reason,
 )
-from dodona.gateway.security.caller import CALLER_KEY, OPERATOR, Caller
+from dodona.gateway.security.caller import CALLER_KEY, LOCAL_OPERATOR, Caller
 from dodona.gateway.security.client_address import address_of, client_key, is_loopback
 from dodona.gateway.state import GatewayState
 
@@ -41,8 +41,8 @@ class AuthMiddleware:
 
     async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._identify_caller(scope)
-            self._check_quota(scope, caller)
+            caller = await self._admit(scope)
+            self._check_in_flight_limit(scope, caller)
         except DodonaError as error:
             await error_response(error, self._state.redactor)(scope, receive, send)
             return
@@ -52,7 +52,7 @@ class AuthMiddleware:
 
     async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._identify_caller(scope)
+            caller = await self._admit(scope)
         except DodonaError as error:
             response = error_response(error, self._state.redactor).response_for(scope["path"])
             await _reject_upgrade(scope, send, response)
@@ -60,29 +60,29 @@ class AuthMiddleware:
             scope[CALLER_KEY] = caller
             await self._app(scope, receive, send)
 
-    async def _identify_caller(self, scope: Scope) -> Caller | None:
+    async def _admit(self, scope: Scope) -> Caller | None:
         """Return the caller; None on public paths, or if a WebSocket may still send its token."""
         state, token = self._state, bearer_token(scope)
         address = address_of(scope, state.settings.proxies)
         if scope["type"] == "http" and scope["path"] in self._public_paths:
             if not is_loopback(address):
-                self._acquire_for_client(scope, address)
+                self._check_rate_limit(scope, address)
             return None
         if token is None and not token_required_reason(scope, state.settings):
-            return OPERATOR
-        self._acquire_for_client(scope, address)
+            return LOCAL_OPERATOR
+        self._check_rate_limit(scope, address)
         if token is None and scope["type"] == "websocket":
             return None
         return await authenticate(state, HTTPConnection(scope), token)
 
-    def _acquire_for_client(self, scope: Scope, address: str) -> None:
+    def _check_rate_limit(self, scope: Scope, address: str) -> None:
         try:
             self._state.quotas.acquire_for_client(client_key(address))
         except TooManyRequests as error:
             audit_rejection(self._state, scope, error, None)
             raise
 
-    def _check_quota(self, scope: Scope, caller: Caller | None) -> None:
+    def _check_in_flight_limit(self, scope: Scope, caller: Caller | None) -> None:
         try:
             self._state.quotas.check_in_flight(caller)
         except TooManyRequests as error:

@@ -73,7 +73,7 @@ def _build_route(state: GatewayState, path: str, operations: Iterable[Operation]
         operation = by_method.get(request.method)
         if operation is None:
             raise MethodNotAllowed(request.method, by_method)
-        set_operation(request.scope, operation.name)
+        set_operation(request.scope, operation.operation_id)
         return await operation.respond(request, state)
 
     route = Route(path, dispatch)

@@ -95,18 +95,18 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/approvals",
-        name="listApprovals",
+        operation_id="listApprovals",
         summary="List the tool calls that need your approval, oldest first.",
-        handle=list_pending,
+        handler=list_pending,
         responses={200: ResponseSpec("The pending approvals.", "ApprovalList")},
-        errors=(400, 503),
+        error_statuses=(400, 503),
     ),
     Operation(
         method="POST",
         path="/api/runs/{run_id}/approvals/{call}",
-        name="decideApproval",
+        operation_id="decideApproval",
         summary="Approve or deny a tool call.",
-        handle=decide,
+        handler=decide,
         parameters=(
             RequestParameter(
                 name="run_id",
@@ -116,8 +116,8 @@ OPERATIONS: Final = (
             ),
             RequestParameter(name="call", description="The id of the tool call.", location="path"),
         ),
-        body="ApprovalDecision",
+        body_schema="ApprovalDecision",
         responses={200: ResponseSpec("The approval with the decision.", "Approval")},
-        errors=(400, 404, 408, 409, 413, 415, 503),
+        error_statuses=(400, 404, 408, 409, 413, 415, 503),
     ),
 )

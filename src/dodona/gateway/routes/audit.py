@@ -76,9 +76,9 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/audit",
-        name="readAudit",
+        operation_id="readAudit",
         summary="List rejected requests and administrative changes, newest first.",
-        handle=list_entries,
+        handler=list_entries,
         parameters=(
             RequestParameter(
                 name="since",
@@ -102,7 +102,7 @@ OPERATIONS: Final = (
             ),
         ),
         responses={200: ResponseSpec("A page of entries.", "AuditPage")},
-        errors=(400, 503),
+        error_statuses=(400, 503),
         scope="admin",
     ),
 )

@@ -185,7 +185,12 @@ def _limit_parameter(max_value: int, default: int) -> RequestParameter:
 
 def _get_operation(path: str, name: str, summary: str, **more: Any) -> Operation:
     return Operation(
-        method="GET", path=f"/api/code{path}", name=name, summary=summary, errors=_ERRORS, **more
+        method="GET",
+        path=f"/api/code{path}",
+        operation_id=name,
+        summary=summary,
+        error_statuses=_ERRORS,
+        **more,
     )
 
 
@@ -194,7 +199,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "",
         "getCodeState",
         "Retrieve the state of the code index of a project.",
-        handle=get_state,
+        handler=get_state,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The state of the index.", "CodeState")},
     ),
@@ -202,7 +207,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/search",
         "searchCode",
         "Search the code.",
-        handle=search,
+        handler=search,
         parameters=(
             RequestParameter(name="query", description="The search terms."),
             _limit_parameter(100, 8),
@@ -214,7 +219,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/definitions",
         "findDefinitions",
         "Find where a name is defined. For an unknown name, returns the most similar ones.",
-        handle=find_definitions,
+        handler=find_definitions,
         parameters=(_NAME, _limit_parameter(100, 20), _PROJECT),
         responses={200: ResponseSpec("The definitions.", "CodeDefinitions")},
     ),
@@ -222,7 +227,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/references",
         "findReferences",
         "Find where a name is used.",
-        handle=find_references,
+        handler=find_references,
         parameters=(_NAME, _limit_parameter(1_000, 50), _PROJECT),
         responses={200: ResponseSpec("The references.", "CodeReferences")},
     ),
@@ -230,7 +235,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/map",
         "getRepoMap",
         "Retrieve a map of the most important files and their definitions.",
-        handle=get_repo_map,
+        handler=get_repo_map,
         parameters=(
             RequestParameter(
                 name="tokens",
@@ -247,7 +252,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/file",
         "readCode",
         "Read a file, or a range of its lines.",
-        handle=read_file,
+        handler=read_file,
         parameters=(
             RequestParameter(
                 name="path", description="The path in the index, such as 'src/main.py'."
@@ -263,11 +268,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         method="POST",
         path="/api/code/index",
-        name="indexCode",
+        operation_id="indexCode",
         summary="Index changed files, and wait until it is done.",
-        handle=refresh_index,
+        handler=refresh_index,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The new state of the index.", "CodeState")},
-        errors=_ERRORS,
+        error_statuses=_ERRORS,
     ),
 )

@@ -33,9 +33,9 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/api/events",
-        name="followEvents",
+        operation_id="followEvents",
         summary="Stream your events as they happen.",
-        handle=stream_events,
+        handler=stream_events,
         parameters=(
             RequestParameter(
                 name="types",
@@ -44,6 +44,6 @@ OPERATIONS = (
             ),
         ),
         responses={200: ResponseSpec("A stream of events.", "Event", EVENT_STREAM)},
-        errors=(400,),
+        error_statuses=(400,),
     ),
 )

@@ -126,9 +126,9 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/api/notifications",
-        name="listNotices",
+        operation_id="listNotices",
         summary="List pending, deferred and delivered notices, newest first.",
-        handle=list_notices,
+        handler=list_notices,
         parameters=(
             RequestParameter(name="project_id", description="Only notices of this project."),
             RequestParameter(
@@ -141,14 +141,14 @@ OPERATIONS: Final = (
             ),
         ),
         responses={200: ResponseSpec("A page of notices.", "NoticeList")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
     Operation(
         method="DELETE",
         path="/api/notifications/{notice_id}",
-        name="dismissNotice",
+        operation_id="dismissNotice",
         summary="Dismiss a notice, so that it is not delivered.",
-        handle=dismiss_notice,
+        handler=dismiss_notice,
         parameters=(
             RequestParameter(
                 name="notice_id",
@@ -158,30 +158,30 @@ OPERATIONS: Final = (
             ),
         ),
         responses={200: ResponseSpec("The notice.", "StoredNotice")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/subscribers",
-        name="listSubscribers",
+        operation_id="listSubscribers",
         summary="List the subscribers, which create notices from events.",
-        handle=list_subscribers,
+        handler=list_subscribers,
         responses={200: ResponseSpec("The subscribers.", "SubscriberList")},
-        errors=(400, 503),
+        error_statuses=(400, 503),
     ),
     Operation(
         method="PUT",
         path="/api/subscribers/{subscriber_id}",
-        name="switchSubscriber",
+        operation_id="switchSubscriber",
         summary="Enable or disable a subscriber for you. Applies immediately.",
-        handle=switch_subscriber,
+        handler=switch_subscriber,
         parameters=(
             RequestParameter(
                 name="subscriber_id", description="The id of the subscriber.", location="path"
             ),
         ),
-        body="Switch",
+        body_schema="Switch",
         responses={200: ResponseSpec("The subscriber.", "Subscriber")},
-        errors=(400, 404, 408, 413, 415, 503),
+        error_statuses=(400, 404, 408, 413, 415, 503),
     ),
 )

@@ -19,10 +19,10 @@ from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 from dodona.gateway.http.sse import encode_events
-from dodona.gateway.http.tasks import first_completed, wait_disconnect
+from dodona.gateway.http.tasks import first_completed, wait_for_disconnect
 
-RUN_HEADER = "dodona-run"
-_MAX_INTEGER = 10**18 - 1
+RUN_ID_HEADER = "dodona-run"
+_MAX_RUN_ID = 10**18 - 1
 
 
 async def ask(request: ApiRequest) -> Response:
@@ -33,20 +33,20 @@ async def ask(request: ApiRequest) -> Response:
 
     async def wait_for_answer() -> Response:
         answer = await oracle.answer(user_id, run_id)
-        return json_response(answer.as_json(), headers={RUN_HEADER: str(run_id)})
+        return json_response(answer.as_json(), headers={RUN_ID_HEADER: str(run_id)})
 
-    async def wait_for_disconnect() -> Response:
-        await wait_disconnect(request.http_request.receive)
+    async def stop_on_disconnect() -> Response:
+        await wait_for_disconnect(request.http_request.receive)
         return Response(status_code=204)  # there is no client left to read it
 
-    async def wait_for_shutdown() -> Response:
+    async def fail_on_shutdown() -> Response:
         await request.state.shutdown.wait_finished()
         raise ShuttingDown(
             f"Dodona is shutting down. Run {run_id} resumes after the restart.",
             hint=f"Then GET /api/runs/{run_id}/events.",
         )
 
-    return await first_completed(wait_for_answer(), wait_for_disconnect(), wait_for_shutdown())
+    return await first_completed(wait_for_answer(), stop_on_disconnect(), fail_on_shutdown())
 
 
 async def ask_and_stream(request: ApiRequest) -> Response:
@@ -55,7 +55,7 @@ async def ask_and_stream(request: ApiRequest) -> Response:
     run_id = await request.api.oracle.ask(request.user_id, question)
     batches = request.api.oracle.stream_chunks(request.user_id, run_id)
     return request.stream(
-        encode_batches(batches, start_immediately=True), {RUN_HEADER: str(run_id)}
+        encode_batches(batches, start_immediately=True), {RUN_ID_HEADER: str(run_id)}
     )
 
 
@@ -84,7 +84,7 @@ async def cancel(request: ApiRequest) -> Response:
 def _read_cancel_target(body: dict[str, Any]) -> tuple[str, int | None]:
     match body:
         case {"run_id": int() as run_id, **rest} if not rest and type(run_id) is int:
-            if 0 <= run_id <= _MAX_INTEGER:
+            if 0 <= run_id <= _MAX_RUN_ID:
                 return "", run_id
         case {"project_id": str() as project_id, **rest} if not rest and project_id:
             return project_id, None
@@ -117,21 +117,21 @@ OPERATIONS = (
     Operation(
         method="POST",
         path="/api/oracle",
-        name="ask",
+        operation_id="ask",
         summary="Ask a question, and wait for the complete answer.",
-        handle=ask,
-        body="Question",
+        handler=ask,
+        body_schema="Question",
         responses={200: ResponseSpec("The answer.", "Answer")},
-        errors=_ASK_ERRORS,
+        error_statuses=_ASK_ERRORS,
         starts_run=True,
     ),
     Operation(
         method="POST",
         path="/api/oracle/stream",
-        name="askAndStream",
+        operation_id="askAndStream",
         summary="Ask a question, and stream the answer. The header Dodona-Run has the run id.",
-        handle=ask_and_stream,
-        body="Question",
+        handler=ask_and_stream,
+        body_schema="Question",
         responses={
             200: ResponseSpec(
                 "A stream of chunks. The id of an event is the seq of its chunk.",
@@ -139,37 +139,37 @@ OPERATIONS = (
                 EVENT_STREAM,
             )
         },
-        errors=_ASK_ERRORS,
+        error_statuses=_ASK_ERRORS,
         starts_run=True,
     ),
     Operation(
         method="POST",
         path="/api/oracle/cancel",
-        name="cancel",
+        operation_id="cancel",
         summary="Cancel a run, or all runs of a project. Partial answers are kept.",
-        handle=cancel,
-        body="Cancelling",
+        handler=cancel,
+        body_schema="Cancelling",
         responses={200: ResponseSpec("The runs being cancelled.", "Cancelled")},
-        errors=(400, 404, 408, 413, 415, 503),
+        error_statuses=(400, 404, 408, 413, 415, 503),
     ),
     Operation(
         method="GET",
         path="/api/oracle/context",
-        name="showContext",
+        operation_id="showContext",
         summary="Retrieve the context of a project: summary, exchanges and token budget.",
-        handle=get_context,
+        handler=get_context,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The context.", "Context")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
     Operation(
         method="DELETE",
         path="/api/oracle/context",
-        name="closeContext",
+        operation_id="closeContext",
         summary="Close a context. The next question starts a new conversation.",
-        handle=close_context,
+        handler=close_context,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The closed context.", "Context")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
 )

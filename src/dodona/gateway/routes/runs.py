@@ -62,9 +62,9 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/api/runs",
-        name="listRuns",
+        operation_id="listRuns",
         summary="List runs, newest first.",
-        handle=list_runs,
+        handler=list_runs,
         parameters=(
             RequestParameter(name="project_id", description="Only runs of this project."),
             RequestParameter(
@@ -75,24 +75,24 @@ OPERATIONS = (
             ),
         ),
         responses={200: ResponseSpec("A page of runs.", "RunList")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/runs/{run_id}",
-        name="showRun",
+        operation_id="showRun",
         summary="Retrieve a run with its messages and steps.",
-        handle=get_run,
+        handler=get_run,
         parameters=(_RUN,),
         responses={200: ResponseSpec("The run.", "RunDetails")},
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/runs/{run_id}/events",
-        name="followRun",
+        operation_id="followRun",
         summary="Stream the chunks of a run, past ones first, until it ends.",
-        handle=stream_events,
+        handler=stream_events,
         parameters=(
             _RUN,
             RequestParameter(
@@ -116,6 +116,6 @@ OPERATIONS = (
             ),
             204: ResponseSpec("The run has ended and has no more chunks."),
         },
-        errors=(400, 404, 503),
+        error_statuses=(400, 404, 503),
     ),
 )

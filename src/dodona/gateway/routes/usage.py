@@ -123,9 +123,9 @@ OPERATIONS = (
     Operation(
         method="GET",
         path="/api/usage",
-        name="showUsage",
+        operation_id="showUsage",
         summary="Retrieve model usage and cost.",
-        handle=get_usage,
+        handler=get_usage,
         parameters=(
             RequestParameter(
                 name="by",
@@ -140,14 +140,14 @@ OPERATIONS = (
             ),
         ),
         responses={200: ResponseSpec("The total and the groups.", "Usage")},
-        errors=(400, 503),
+        error_statuses=(400, 503),
     ),
     Operation(
         method="GET",
         path="/api/budgets",
-        name="showBudgets",
+        operation_id="showBudgets",
         summary="List the budgets that apply, with the remaining amounts.",
-        handle=get_budgets,
+        handler=get_budgets,
         parameters=(
             _USER,
             RequestParameter(
@@ -158,6 +158,6 @@ OPERATIONS = (
             ),
         ),
         responses={200: ResponseSpec("The budgets with a ceiling.", "Budgets")},
-        errors=(400, 503),
+        error_statuses=(400, 503),
     ),
 )

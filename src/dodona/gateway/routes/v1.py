@@ -29,8 +29,8 @@ from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
-from dodona.gateway.http.tasks import first_completed, wait_disconnect
-from dodona.gateway.routes.oracle import RUN_HEADER
+from dodona.gateway.http.tasks import first_completed, wait_for_disconnect
+from dodona.gateway.routes.oracle import RUN_ID_HEADER
 from dodona.gateway.v1.completion import encode_event
 from dodona.gateway.v1.passthrough import PassthroughCompletion, start_passthrough
 from dodona.gateway.v1.request import FIXED_FIELDS, IGNORED_FIELDS, MAX_TOKENS, ChatRequest
@@ -73,7 +73,7 @@ async def create_completion(request: ApiRequest) -> Response:
         chat_request=chat_request,
         names=(agent.id, model),
     )
-    return await _respond(request, chat_request, run, {RUN_HEADER: str(run.run_id)})
+    return await _respond(request, chat_request, run, {RUN_ID_HEADER: str(run.run_id)})
 
 
 async def _respond(
@@ -92,17 +92,17 @@ async def _respond(
     async def wait_for_answer() -> Response:
         return json_response(await completion.collect(), headers=headers)
 
-    async def wait_for_disconnect() -> Response:
-        await wait_disconnect(request.http_request.receive)
+    async def cancel_on_disconnect() -> Response:
+        await wait_for_disconnect(request.http_request.receive)
         if isinstance(completion, RunCompletion):
             await completion.cancel()
         return Response(status_code=204)  # there is no client left to read it
 
-    async def wait_for_shutdown() -> Response:
+    async def fail_on_shutdown() -> Response:
         await request.state.shutdown.wait_finished()
         raise ShuttingDown("Dodona is shutting down.", hint="Retry after the restart.")
 
-    return await first_completed(wait_for_answer(), wait_for_disconnect(), wait_for_shutdown())
+    return await first_completed(wait_for_answer(), cancel_on_disconnect(), fail_on_shutdown())
 
 
 async def _stream_with_errors(
@@ -141,11 +141,11 @@ OPERATIONS: Final = (
     Operation(
         method="POST",
         path="/v1/chat/completions",
-        name="createChatCompletion",
+        operation_id="createChatCompletion",
         summary="Create a chat completion. The model is an agent.",
         starts_run=True,
-        handle=create_completion,
-        body="V1Request",
+        handler=create_completion,
+        body_schema="V1Request",
         responses={
             200: ResponseSpec(
                 "The completion; with `stream`, a stream of chunks that ends with [DONE].",
@@ -153,28 +153,28 @@ OPERATIONS: Final = (
                 event_schema="V1Chunk",
             )
         },
-        errors=_ASK_ERRORS,
+        error_statuses=_ASK_ERRORS,
     ),
     Operation(
         method="GET",
         path="/v1/models",
-        name="listModels",
+        operation_id="listModels",
         summary="List the agents as models.",
-        handle=list_models,
+        handler=list_models,
         responses={200: ResponseSpec("The models.", "V1Models")},
-        errors=(400, 401, 429, 503),
+        error_statuses=(400, 401, 429, 503),
     ),
     Operation(
         method="GET",
         path="/v1/models/{model}",
-        name="retrieveModel",
+        operation_id="retrieveModel",
         summary="Retrieve an agent as a model.",
-        handle=get_model,
+        handler=get_model,
         parameters=(
             RequestParameter(name="model", description="The id of the agent.", location="path"),
         ),
         responses={200: ResponseSpec("The model.", "V1Model")},
-        errors=(400, 401, 404, 429, 503),
+        error_statuses=(400, 401, 404, 429, 503),
     ),
 )
 

@@ -16,7 +16,7 @@ from dodona.core.domain.api_tokens import TOKEN_PREFIX
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.errors import DodonaError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
-from dodona.gateway.security.caller import OPERATOR, Caller
+from dodona.gateway.security.caller import LOCAL_OPERATOR, Caller
 from dodona.gateway.security.client_address import address_of, is_loopback, is_proxied
 from dodona.gateway.security.hosts import header_values, own_hosts, server_address
 from dodona.gateway.security.token_cache import TOKEN_HINT
@@ -47,7 +47,7 @@ async def _identify(state: GatewayState, scope: Scope, token: str | None) -> Cal
     if token is None:
         if reason := token_required_reason(scope, state.settings):
             raise Unauthorized(reason, hint=TOKEN_HINT)
-        return OPERATOR
+        return LOCAL_OPERATOR
     api_token = await state.token_cache.verify(token, address_of(scope, state.settings.proxies))
     caller = Caller(api_token.user_id, api_token.scopes, api_token.id)
     state.quotas.acquire_for_token(caller)

@@ -34,7 +34,7 @@ class Caller:
             )
 
 
-OPERATOR: Final = Caller(LOCAL_USER, frozenset(SCOPES))
+LOCAL_OPERATOR: Final = Caller(LOCAL_USER, frozenset(SCOPES))
 
 
 def caller_of(connection: HTTPConnection) -> Caller:

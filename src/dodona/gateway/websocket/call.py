@@ -63,13 +63,13 @@ class Call:
     def session_locks(self) -> SessionLocks:
         return self._connection.session_locks
 
-    def check_capacity(self) -> None:
+    def check_awaited_runs_limit(self) -> None:
         """Raise TooManyRequests if the connection already waits for too many runs."""
-        self._connection.check_capacity()
+        self._connection.check_awaited_runs_limit()
 
-    def detach(self) -> None:
+    def mark_waiting_for_run(self) -> None:
         """Mark the call as only waiting for a run: a disconnect cancels it."""
-        self._connection.detach()
+        self._connection.mark_waiting_for_run()
 
     async def send_result(self, result: Any) -> None:
         await self._send_once({"id": self.id, "result": result})
@@ -95,7 +95,7 @@ class Call:
     async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:
             self.is_answered = True
-            self._connection.release(self)
+            self._connection.free_request_id(self)
             await self._connection.writer.send(frame)
 
 
@@ -103,7 +103,7 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class RpcMethod:
     """A method. The return value of `handle` is the result, unless one was already sent."""
 
     name: str

@@ -28,13 +28,13 @@ from dodona.gateway.http.responses import unexpected_error
 from dodona.gateway.security.auth import audit_rejection, authenticate
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
-from dodona.gateway.websocket.call import Call, Method, SessionLocks
+from dodona.gateway.websocket.call import Call, RpcMethod, SessionLocks
 from dodona.gateway.websocket.frame import RequestId, RpcRequest
 from dodona.gateway.websocket.handshake import Identity, identity_from_token, is_token_frame
 from dodona.gateway.websocket.parameter import read_params
 from dodona.gateway.websocket.protocol import (
     MAX_AWAITED_RUNS,
-    MAX_REQUESTS,
+    MAX_OPEN_REQUESTS,
     UNAUTHORIZED_CLOSE_CODE,
 )
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
@@ -46,7 +46,7 @@ class Connection:
     """An accepted connection and its open requests."""
 
     __slots__ = (
-        *("_active_tasks", "_detached_tasks", "_is_disconnected", "_methods", "_open_ids"),
+        *("_request_tasks", "_run_wait_tasks", "_is_disconnected", "_methods", "_unanswered_ids"),
         *("_token", "caller", "session_locks", "state", "writer"),
     )
 
@@ -55,7 +55,7 @@ class Connection:
         state: GatewayState,
         identity: Identity,
         *,
-        methods: Mapping[str, Method],
+        methods: Mapping[str, RpcMethod],
         session_locks: SessionLocks,
         writer: FrameWriter,
     ) -> None:
@@ -65,9 +65,9 @@ class Connection:
         self.writer = writer
         self._token = identity.token
         self._methods = methods
-        self._open_ids: set[RequestId] = set()
-        self._active_tasks: set[asyncio.Task[None]] = set()
-        self._detached_tasks: set[asyncio.Task[None]] = set()
+        self._unanswered_ids: set[RequestId] = set()
+        self._request_tasks: set[asyncio.Task[None]] = set()
+        self._run_wait_tasks: set[asyncio.Task[None]] = set()
         self._is_disconnected = False
 
     async def serve(self, connection: HTTPConnection, receive: Receive) -> None:
@@ -75,7 +75,7 @@ class Connection:
         try:
             await self._send_hello()
             message = await receive()
-            if await self._authenticate_first_frame(connection, message):
+            if await self._consume_token_frame(connection, message):
                 message = await receive()
             while message["type"] != "websocket.disconnect":
                 await self._handle_message(connection, message)
@@ -95,7 +95,7 @@ class Connection:
         }
         await self.writer.send(hello)
 
-    async def _authenticate_first_frame(self, connection: HTTPConnection, message: Message) -> bool:
+    async def _consume_token_frame(self, connection: HTTPConnection, message: Message) -> bool:
         """Authenticate with a token in the first frame, which replaces the operator's identity."""
         with suppress(DodonaError):
             document = frame.parse_frame(message, self.state.settings.max_head_bytes)
@@ -124,7 +124,7 @@ class Connection:
             await self.writer.send(frame.error_frame(id_, error, self.state.redactor))
 
     def _check_id_unused(self, id_: RequestId | None) -> RequestId | None:
-        if id_ in self._open_ids:
+        if id_ in self._unanswered_ids:
             # Reported without the id, or it would look like the response to the first request.
             raise BadRequest(
                 f"id {id_!r:.80} belongs to a request that has no response yet.",
@@ -141,29 +141,29 @@ class Connection:
                 or "The hello event lists the methods.",
             )
         try:
-            self._check_allowed(method)
+            self._check_scope_and_limits(method)
         except (AccessDenied, TooManyRequests) as error:
             audit_rejection(self.state, connection.scope, error, self.caller)
             raise
         call = Call(self, request.id, read_params(method.parameters, request.params))
-        self._open_ids.add(call.id)
+        self._unanswered_ids.add(call.id)
         task = asyncio.create_task(self._run_call(method, call))
-        self._active_tasks.add(task)
+        self._request_tasks.add(task)
         task.add_done_callback(self._forget_task)
 
-    def _check_allowed(self, method: Method) -> None:
+    def _check_scope_and_limits(self, method: RpcMethod) -> None:
         self.caller.require_scope(method.scope)
-        if len(self._active_tasks) >= MAX_REQUESTS:
+        if len(self._request_tasks) >= MAX_OPEN_REQUESTS:
             raise TooManyRequests(
-                f"{MAX_REQUESTS} requests on this connection have no response yet.",
+                f"{MAX_OPEN_REQUESTS} requests on this connection have no response yet.",
                 hint="Wait for some of the responses.",
             )
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
-        self._active_tasks.discard(task)
-        self._detached_tasks.discard(task)
+        self._request_tasks.discard(task)
+        self._run_wait_tasks.discard(task)
 
-    async def _run_call(self, method: Method, call: Call) -> None:
+    async def _run_call(self, method: RpcMethod, call: Call) -> None:
         with suppress(Disconnected):  # there is no client left to answer
             try:
                 await call.send_result(await method.handle(call))
@@ -175,36 +175,36 @@ class Connection:
                 _log.exception("%s failed", method.name)
                 await call.send_error(unexpected_error())
             finally:
-                self._open_ids.discard(call.id)
+                self._unanswered_ids.discard(call.id)
 
     # -- used by calls -------------------------------------------------------------------------
 
-    def check_capacity(self) -> None:
+    def check_awaited_runs_limit(self) -> None:
         """Raise TooManyRequests if the connection waits for too many runs."""
-        if len(self._detached_tasks) >= MAX_AWAITED_RUNS:
+        if len(self._run_wait_tasks) >= MAX_AWAITED_RUNS:
             raise TooManyRequests(
                 f"this connection already waits for {MAX_AWAITED_RUNS:,} runs.",
                 hint="Wait for some of them to end, or open another connection.",
             )
 
-    def detach(self) -> None:
+    def mark_waiting_for_run(self) -> None:
         """Move the current task to those that a disconnect cancels."""
         task = asyncio.current_task()
         assert task is not None
         if self._is_disconnected:
             raise Disconnected
-        self._active_tasks.discard(task)
-        self._detached_tasks.add(task)
+        self._request_tasks.discard(task)
+        self._run_wait_tasks.add(task)
 
-    def release(self, call: Call) -> None:
+    def free_request_id(self, call: Call) -> None:
         """Make the id of an answered call available again."""
-        self._open_ids.discard(call.id)
+        self._unanswered_ids.discard(call.id)
 
     async def _finish_tasks(self) -> None:
         """Finish active requests, and cancel those that only wait for a run."""
         self._is_disconnected = True
-        for task in self._detached_tasks:
+        for task in self._run_wait_tasks:
             task.cancel()
-        tasks = {*self._active_tasks, *self._detached_tasks}
+        tasks = {*self._request_tasks, *self._run_wait_tasks}
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)

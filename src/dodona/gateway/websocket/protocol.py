@@ -7,7 +7,7 @@ from typing import Any, Final
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-MAX_REQUESTS: Final = 32  # concurrent requests per connection
+MAX_OPEN_REQUESTS: Final = 32  # concurrent requests per connection
 MAX_AWAITED_RUNS: Final = 1_000  # runs that a connection may wait for at once
 TOKEN_TIMEOUT_SECONDS: Final = 10.0  # to send a token, where one is required
 PING_INTERVAL: Final = (

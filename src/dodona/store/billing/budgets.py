@@ -124,7 +124,7 @@ def reserve(
     Outside a run, the reservation needs an owner: it is settled if that process dies.
     `crash_record` is recorded if a crash interrupts the call, so that every call has a record.
     """
-    ordered = sorted(lines, key=_lock_order)
+    ordered = sorted(lines, key=_lock_sort_key)
     for line in ordered:
         row = tx.fetch_one(_UPSERT_BUDGET, **_key_values(line, ""), ceiling=line.ceiling)
         assert row is not None
@@ -168,7 +168,10 @@ def settle(
     If the price is unknown (`nanos` is None), the whole reservation counts as used.
     """
     spent = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
-    return len(_settle_all(tx, [reservation.id], spent, estimated=estimated or nanos is None)) == 1
+    return (
+        len(_settle_reservations(tx, [reservation.id], spent, estimated=estimated or nanos is None))
+        == 1
+    )
 
 
 def settle_interrupted(tx: Transaction, run_id: int) -> None:
@@ -184,12 +187,12 @@ def settle_orphaned(tx: Transaction, owners: Owners) -> None:
 
 
 def _settle_and_record(tx: Transaction, reservation_ids: Sequence[int]) -> None:
-    for _, crash_record in _settle_all(tx, reservation_ids, {}, estimated=True):
+    for _, crash_record in _settle_reservations(tx, reservation_ids, {}, estimated=True):
         if crash_record is not None:
             record(tx, replace(_record_decoder.decode(crash_record), estimated=True), Usage())
 
 
-def _settle_all(
+def _settle_reservations(
     tx: Transaction,
     reservation_ids: Sequence[int],
     spent: dict[BudgetUnit, int | None],
@@ -211,14 +214,14 @@ def _settle_all(
         is not None
     ]
     lines = [line for row in closed for line in _lines_decoder.decode(row[0])]
-    for line in sorted(lines, key=_lock_order):
+    for line in sorted(lines, key=_lock_sort_key):
         actual = spent.get(line.unit)
         used = line.amount if actual is None else actual
         tx.execute(_SETTLE_BUDGET, **_key_values(line, "its_"), amount=line.amount, spent=used)
     return closed
 
 
-def _lock_order(line: BudgetLine) -> tuple[str, str, str]:
+def _lock_sort_key(line: BudgetLine) -> tuple[str, str, str]:
     """Return the sort key in which all processes lock budget rows, to prevent deadlocks.
 
     The period comes first: a run may settle a call of yesterday and reserve one for today in one
@@ -284,7 +287,7 @@ class Budgets:
         """Settle the calls of dead processes as used. Runs at startup and periodically."""
         await self._database.write(lambda tx: settle_orphaned(tx, self._database.owners))
 
-    async def expire(self, before: float) -> int:
+    async def delete_settled_reservations(self, before: float) -> int:
         """Delete reservations that were settled before a time; usage stays counted."""
         return await self._database.write(lambda tx: tx.execute(_DELETE_SETTLED, before=before))
 
@@ -294,7 +297,7 @@ class Budgets:
         """Return the budgets under a limit, most used first, of one user or of all users."""
         return await self._database.read(lambda tx: _load_status(tx, limit, user_id, max_rows))
 
-    async def all(self) -> list[Budget]:
+    async def list_all(self) -> list[Budget]:
         return [
             _budget_from_row(row)
             for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_BUDGETS))

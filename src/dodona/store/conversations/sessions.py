@@ -14,7 +14,7 @@ from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store.conversations.conversations import insert_conversation
 from dodona.store.conversations.nodes import find_conversation
-from dodona.store.db.database import Database, Operation, Row, Transaction
+from dodona.store.db.database import Database, Row, StoreOperation, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import sessions
@@ -107,7 +107,7 @@ class Sessions:
 
     def add_counts(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
-    ) -> Operation[bool]:
+    ) -> StoreOperation[bool]:
         """Return an operation that adds the counts of a run; see `add_session_usage`."""
         return lambda tx: add_session_usage(
             tx,

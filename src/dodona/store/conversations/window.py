@@ -21,14 +21,14 @@ from dodona.store.schema import messages, runs, summaries
 
 _UNLIMITED: Final = 2**31 - 1
 _NO_RUN: Final = 0
-_NEVER: Final = float("inf")
+_NO_TIME_LIMIT: Final = float("inf")
 
 
 class WindowExtent(NamedTuple):
     """The extent of a run's window: the oldest run, the number of runs, and their tokens."""
 
-    oldest: int | None
-    runs: int
+    oldest_run_id: int | None
+    run_count: int
     tokens: int
 
 
@@ -40,7 +40,7 @@ class _PathRow(NamedTuple):
 
     run_id: int
     parent_id: int | None
-    summary: int | None
+    summary_run_id: int | None
     depth: int
     total: int
 
@@ -120,7 +120,7 @@ def read_window(
     return _build_window(tx, from_id, rows)
 
 
-def next_window(
+def read_next_window(
     tx: Transaction,
     *,
     conversation_id: int,
@@ -136,7 +136,9 @@ def next_window(
     if not rows:
         return Window(parent_id, ()), EMPTY_EXTENT
     first = _path_row(rows[0])
-    is_full = first.parent_id is not None and first.summary is None and first.run_id != oldest
+    is_full = (
+        first.parent_id is not None and first.summary_run_id is None and first.run_id != oldest
+    )
     if is_full:
         rows = [row for row in rows if _fits_half(_path_row(row), budget, max_runs)]
         first = _path_row(rows[0])
@@ -161,7 +163,7 @@ def _fetch_path(
     budget: int = _UNLIMITED,
     max_runs: int = _UNLIMITED,
     oldest: int = _NO_RUN,
-    until: float = _NEVER,
+    until: float = _NO_TIME_LIMIT,
 ) -> list[Row]:
     """Fetch a row per message, oldest first, and one for each run without messages."""
     return tx.fetch_all(
@@ -187,7 +189,11 @@ def _build_window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
     if not rows:
         return Window(head_id, ())
     first = _path_row(rows[0])
-    summary = None if first.summary is None else tx.fetch_one(_SELECT_SUMMARY, run_id=first.summary)
+    summary = (
+        None
+        if first.summary_run_id is None
+        else tx.fetch_one(_SELECT_SUMMARY, run_id=first.summary_run_id)
+    )
     return Window(
         head_id,
         tuple(

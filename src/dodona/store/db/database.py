@@ -50,7 +50,7 @@ class Transaction(Protocol):
         ...
 
 
-Operation: TypeAlias = Callable[[Transaction], T]
+StoreOperation: TypeAlias = Callable[[Transaction], T]
 
 
 class Owners(Protocol):
@@ -70,11 +70,11 @@ class Database(Protocol):
     @property
     def owners(self) -> Owners: ...
 
-    async def read(self, operation: Operation[T]) -> T:
+    async def read(self, operation: StoreOperation[T]) -> T:
         """Run a read-only operation on one consistent snapshot."""
         ...
 
-    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
         """Run an operation; it is durable when this returns.
 
         A soft write survives a crash of the process immediately, and a power failure soon after.
@@ -83,7 +83,7 @@ class Database(Protocol):
         ...
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = ...
+        self, operation: StoreOperation[T], *, soft: bool = False, on_orphaned: OnOrphaned = ...
     ) -> asyncio.Future[T]:
         """Like `write`. If the future is cancelled, `on_orphaned` gets the outcome."""
         ...

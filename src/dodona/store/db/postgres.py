@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Row, log_orphaned
+from dodona.store.db.database import Row, StoreOperation, log_orphaned
 from dodona.store.db.location import StoreLocation, strip_passwords
 from dodona.store.db.owners import AdvisoryOwners, advisory_key
 from dodona.store.db.statements import POSTGRES, Statement, statement
@@ -104,18 +104,22 @@ class PostgresDatabase:
     def owners(self) -> AdvisoryOwners:
         return self._owners
 
-    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
+        self,
+        operation: StoreOperation[T],
+        *,
+        soft: bool = False,
+        on_orphaned: OnOrphaned = log_orphaned,
     ) -> asyncio.Future[T]:
         begin = _BEGIN_SOFT if soft else _BEGIN
         return self._writers.submit(
             lambda: self._transact(operation, begin), on_orphaned=on_orphaned
         )
 
-    async def read(self, operation: Operation[T]) -> T:
+    async def read(self, operation: StoreOperation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
 
     async def close(self) -> None:
@@ -131,10 +135,10 @@ class PostgresDatabase:
         for connection in (*self._connections, self._owner_connection):
             connection.close()
 
-    def _read(self, operation: Operation[T]) -> T:
+    def _read(self, operation: StoreOperation[T]) -> T:
         return self._transact(operation, _BEGIN_READ_ONLY)
 
-    def _transact(self, operation: Operation[T], begin: str) -> T:
+    def _transact(self, operation: StoreOperation[T], begin: str) -> T:
         """Run an operation; retry after a conflict or a lost connection."""
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             is_last = attempt == _MAX_ATTEMPTS
@@ -189,7 +193,7 @@ class PostgresDatabase:
                     _log.warning("other processes may consider this one dead: %s", error)
 
 
-def _run_in_transaction(operation: Operation[T], connection: Connection, begin: str) -> T:
+def _run_in_transaction(operation: StoreOperation[T], connection: Connection, begin: str) -> T:
     execute = cast(Callable[[str], object], connection.execute)
     execute(begin)
     try:

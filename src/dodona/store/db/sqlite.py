@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Row, log_orphaned
+from dodona.store.db.database import Row, StoreOperation, log_orphaned
 from dodona.store.db.owners import FileOwners
 from dodona.store.db.statements import SQLITE, Statement
 from dodona.store.db.writer import SYNC_FULL, SYNC_NORMAL, Writer
@@ -86,18 +86,22 @@ class SqliteDatabase:
     def owners(self) -> FileOwners:
         return self._owners
 
-    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
         return await self._writer.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
+        self,
+        operation: StoreOperation[T],
+        *,
+        soft: bool = False,
+        on_orphaned: OnOrphaned = log_orphaned,
     ) -> asyncio.Future[T]:
         return self._writer.submit(operation, soft=soft, on_orphaned=on_orphaned)
 
-    async def read(self, operation: Operation[T]) -> T:
+    async def read(self, operation: StoreOperation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
 
-    def _read(self, operation: Operation[T]) -> T:
+    def _read(self, operation: StoreOperation[T]) -> T:
         try:
             connection = self._reader_connection()
             try:

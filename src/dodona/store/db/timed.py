@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from dodona.concurrency.workers import OnOrphaned
-from dodona.store.db.database import Database, Operation, Owners, log_orphaned
+from dodona.store.db.database import Database, Owners, StoreOperation, log_orphaned
 
 T = TypeVar("T")
 
@@ -26,11 +26,15 @@ class TimedDatabase:
     def owners(self) -> Owners:
         return self._database.owners
 
-    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
+        self,
+        operation: StoreOperation[T],
+        *,
+        soft: bool = False,
+        on_orphaned: OnOrphaned = log_orphaned,
     ) -> asyncio.Future[T]:
         started = perf_counter()
         future = self._database.submit(operation, soft=soft, on_orphaned=on_orphaned)

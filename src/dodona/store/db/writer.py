@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from dodona.concurrency.workers import OnOrphaned, post_to_loop, settle_future
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Transaction, log_orphaned
+from dodona.store.db.database import StoreOperation, Transaction, log_orphaned
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ _LOCK_POLL_SECONDS = 0.001
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    operation: Operation[Any]
+    operation: StoreOperation[Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
     soft: bool
@@ -66,15 +66,19 @@ class Writer:
         self._is_durable = is_durable  # do commits survive a power failure, unless they are soft?
         self._is_sync_full = is_durable  # the current setting of the connection
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
-        self._busy_since = time.monotonic()
+        self._burst_started_at = time.monotonic()
         self._is_closed = False
         self._thread = threading.Thread(
-            target=self._run_loop, name="dodona-store-writer", daemon=True
+            target=self._run_thread, name="dodona-store-writer", daemon=True
         )
         self._thread.start()
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
+        self,
+        operation: StoreOperation[T],
+        *,
+        soft: bool = False,
+        on_orphaned: OnOrphaned = log_orphaned,
     ) -> asyncio.Future[T]:
         """Queue an operation. A soft one does not wait for the disk, unless its group does.
 
@@ -93,7 +97,7 @@ class Writer:
         self._queue.put(None)
         self._thread.join()
 
-    def _run_loop(self) -> None:
+    def _run_thread(self) -> None:
         is_open = True
         while is_open:
             jobs, is_open = self._next_group()
@@ -116,9 +120,9 @@ class Writer:
         """Return all queued jobs, and False once there will be no more."""
         if self._queue.empty():
             job = self._queue.get()
-            self._busy_since = time.monotonic()
+            self._burst_started_at = time.monotonic()
         else:
-            self._pause_for_others()
+            self._yield_to_other_processes()
             job = self._queue.get()
         jobs: list[_Job] = []
         while job is not None:
@@ -128,16 +132,16 @@ class Writer:
             job = self._queue.get()  # cannot block: only this thread consumes the queue
         return jobs, False
 
-    def _pause_for_others(self) -> None:
-        if time.monotonic() - self._busy_since > _BURST_SECONDS:
+    def _yield_to_other_processes(self) -> None:
+        if time.monotonic() - self._burst_started_at > _BURST_SECONDS:
             time.sleep(_PAUSE_SECONDS)
-            self._busy_since = time.monotonic()
+            self._burst_started_at = time.monotonic()
 
     def _run_safely(self, jobs: list[_Job]) -> None:
         """Run a group; a bug fails the group and is logged, but does not end the thread."""
         try:
             self._run_group(jobs)
-        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+        except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             _log.exception("the store's writer has a bug")
             for job in jobs:
                 job.error = job.error or error
@@ -166,7 +170,7 @@ class Writer:
         for job in jobs:
             try:
                 job.result = job.operation(self._transaction)
-                self._check_transaction()
+                self._require_open_transaction()
             except BaseException as error:  # noqa: BLE001 - every error belongs to the caller
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -175,7 +179,7 @@ class Writer:
                 job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
         return True
 
-    def _check_transaction(self) -> None:
+    def _require_open_transaction(self) -> None:
         """Raise if an operation has ended the transaction: the next one would autocommit."""
         if not self._connection.in_transaction:
             raise sqlite3.OperationalError("the transaction was lost")
@@ -210,7 +214,7 @@ class Writer:
             job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
             if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
                 raise
-            self._check_transaction()
+            self._require_open_transaction()
             execute("ROLLBACK TO one")
         execute("RELEASE one")
 
@@ -224,13 +228,13 @@ class Writer:
 def _deliver_results(jobs: list[_Job]) -> None:
     """Deliver the results, in one call for each event loop."""
     if len(jobs) == 1:
-        post_to_loop(jobs[0].loop, _settle_all, jobs)
+        post_to_loop(jobs[0].loop, _resolve_futures, jobs)
         return
     loops = {id(job.loop): job.loop for job in jobs}
     for loop in loops.values():
-        post_to_loop(loop, _settle_all, [job for job in jobs if job.loop is loop])
+        post_to_loop(loop, _resolve_futures, [job for job in jobs if job.loop is loop])
 
 
-def _settle_all(jobs: list[_Job]) -> None:
+def _resolve_futures(jobs: list[_Job]) -> None:
     for job in jobs:
         settle_future(job.future, job.result, job.error, job.on_orphaned)

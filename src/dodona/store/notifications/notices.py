@@ -13,7 +13,7 @@ from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNo
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.events import Event
 from dodona.store.conversations.nodes import find_node
-from dodona.store.db.database import Database, Operation, Row, Transaction
+from dodona.store.db.database import Database, Row, StoreOperation, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.db.text import Redact, check_length, check_name, from_json, to_bounded_json
 from dodona.store.projects.projects import find_project
@@ -133,7 +133,7 @@ class NoticeLog:
 
         return await self._database.write(dismiss)
 
-    def mark_delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
+    def mark_delivered(self, user_id: str, ids: Sequence[int]) -> StoreOperation[None]:
         """Return an operation that marks notices as delivered, in the caller's transaction."""
         # Sorted, so that concurrent transactions lock the rows in the same order.
         sorted_ids = sorted(set(ids))

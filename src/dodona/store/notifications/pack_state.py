@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, select
 
 from dodona.core.errors import BadRequest
-from dodona.store.db.database import Database, Operation, Transaction
+from dodona.store.db.database import Database, StoreOperation, Transaction
 from dodona.store.db.statements import insert_or_replace, statement
 from dodona.store.db.text import Redact, check_name, from_json, to_bounded_json
 from dodona.store.schema import plugin_state
@@ -62,7 +62,9 @@ class PackState:
 
         await self._database.write(write)
 
-    def put_operation(self, user_id: str, pack: str, values: Mapping[str, Any]) -> Operation[None]:
+    def put_operation(
+        self, user_id: str, pack: str, values: Mapping[str, Any]
+    ) -> StoreOperation[None]:
         """Return an operation that stores values in the caller's transaction.
 
         Invalid values raise immediately. The operation rejects nothing, because it shares the

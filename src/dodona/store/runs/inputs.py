@@ -9,11 +9,16 @@ from sqlalchemy import bindparam, select
 from dodona.core.domain.conversations.conversation import Conversation, RunInputs, RunNode, Window
 from dodona.core.domain.projects import Project
 from dodona.store.conversations.messages import read_question
-from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent, next_window, reload_window
+from dodona.store.conversations.window import (
+    EMPTY_EXTENT,
+    WindowExtent,
+    read_next_window,
+    reload_window,
+)
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.notifications.notices import load_run_notices
-from dodona.store.runs.lanes import AskTarget, find_target, session_context
+from dodona.store.runs.lanes import SubmitTarget, find_target, placeholder_context
 from dodona.store.schema import pins, runs
 
 _SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
@@ -34,10 +39,10 @@ def build_run_inputs(
     """
     user_id, project_id = conversation.user_id, conversation.project_id
     target = find_target(tx, user_id, project_id)
-    target = target or AskTarget(Project(user_id, project_id), {}, None, None)
+    target = target or SubmitTarget(Project(user_id, project_id), {}, None, None)
     context = target.context
     if context is None or node.session_key is not None:
-        context = session_context(user_id, project_id, token_budget=token_budget)
+        context = placeholder_context(user_id, project_id, token_budget=token_budget)
     # The context may have moved to another conversation; this run stays in its own.
     context = replace(context, conversation_id=conversation.id)
     window, extent = _load_window(tx, node, parent_id, budget=context.token_budget, target=target)
@@ -50,7 +55,7 @@ def build_run_inputs(
         window,
         conversation.updated_at,
         None if row is None else bytes(row[0]),
-        notices=load_run_notices(tx, user_id, project_id) if target.has_notices else (),
+        notices=load_run_notices(tx, user_id, project_id) if target.has_undelivered_notices else (),
         session_key=node.session_key,
         origin=node.origin,
     )
@@ -58,7 +63,7 @@ def build_run_inputs(
 
 
 def _load_window(
-    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, target: AskTarget
+    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, target: SubmitTarget
 ) -> tuple[Window, WindowExtent | None]:
     """Load the window of a run; a new attempt gets the same window as the earlier one."""
     if parent_id is None:
@@ -73,13 +78,13 @@ def _load_window(
             until=node.started_at,
         )
         return window, None
-    return next_window(
+    return read_next_window(
         tx,
         conversation_id=node.conversation_id,
         parent_id=parent_id,
         oldest=_window_start(tx, parent_id),
         budget=budget,
-        max_runs=target.max_runs,
+        max_runs=target.max_window_runs,
     )
 
 

@@ -16,7 +16,7 @@ from dodona.core.domain.conversations.conversation import Claim, EndReceipt, Run
 from dodona.core.errors import RunFenced
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.store.conversations.nodes import find_node
-from dodona.store.db.database import Database, Operation, Transaction, log_orphaned
+from dodona.store.db.database import Database, StoreOperation, Transaction, log_orphaned
 from dodona.store.db.text import Redact, map_strings, to_json
 from dodona.store.runs.finish import check_end, end_run, redact_end
 from dodona.store.runs.pending import PendingWrites, save_pins
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _FLUSH_DELAY_SECONDS = 0.02  # after a call to an external system has ended
 
 
-class BackgroundTasks:
+class JournalTasks:
     """Tasks of journals that no caller waits for. They end before the store does."""
 
     def __init__(self) -> None:
@@ -62,15 +62,15 @@ class RunJournal:
         claim: Claim,
         *,
         redact: Redact,
-        background: BackgroundTasks,
-        release: Callable[[Claim], None],
+        background: JournalTasks,
+        on_run_ended: Callable[[Claim], None],
         past: PastAttempts = NO_PAST_ATTEMPTS,
     ) -> None:
         self._database = database
         self._background = background
         self._claim = claim
         self._redact = redact
-        self._release = release
+        self._on_run_ended = on_run_ended
         self._past = past
         self._open_steps: dict[str, dict[str, Any]] = {}  # steps in progress
         self._pending = PendingWrites()
@@ -83,7 +83,7 @@ class RunJournal:
         self._error: BaseException | None = None
 
     @property
-    def downtime(self) -> float:
+    def downtime_seconds(self) -> float:
         """Seconds between the attempts so far in which no process drove the run."""
         return self._past.downtime
 
@@ -140,7 +140,7 @@ class RunJournal:
         self._raise_if_unusable()
         self._pending.pins = pins
 
-    def add_to_next_commit(self, operation: Operation[Any]) -> None:
+    def add_to_next_commit(self, operation: StoreOperation[Any]) -> None:
         self._raise_if_unusable()
         self._pending.operations.append(operation)
 
@@ -155,12 +155,12 @@ class RunJournal:
             if self._durable_count < target_count:  # else another flush included our records
                 await self._commit(_no_operation)
 
-    async def commit(self, operation: Operation[T]) -> T:
+    async def commit(self, operation: StoreOperation[T]) -> T:
         self._raise_if_unusable()
         async with self._write_lock:
             return await self._commit(operation)
 
-    async def _commit(self, operation: Operation[T]) -> T:
+    async def _commit(self, operation: StoreOperation[T]) -> T:
         claim = self._claim
 
         def write(tx: Transaction, pending: PendingWrites) -> T:
@@ -189,7 +189,7 @@ class RunJournal:
                 ),
                 soft=False,
             )
-        self._release(self._claim)
+        self._on_run_ended(self._claim)
         return receipt
 
     async def _write(
@@ -239,7 +239,7 @@ class RunJournal:
         self._durable_count = count
         self._pending.drop(pending)
 
-    def release(self) -> None:
+    def stop_recording(self) -> None:
         self._cancel_flush()
         self._error = RunFenced(
             f"this process has released run {self._claim.run_id}: another one may continue it."
@@ -265,7 +265,7 @@ class RunJournal:
         """Flush without a caller: a failure is raised by the next use of the journal."""
         try:
             await self.flush()
-        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+        except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             self._error = self._error or error
         finally:
             self._is_flushing = False
@@ -280,15 +280,15 @@ def _no_operation(_: Transaction) -> None:
 
 
 class Journals:
-    """The journals of all runs. `release` is called for each run that has ended."""
+    """The journals of all runs. `on_run_ended` is called for each run that has ended."""
 
     def __init__(
-        self, database: Database, *, redact: Redact, release: Callable[[Claim], None]
+        self, database: Database, *, redact: Redact, on_run_ended: Callable[[Claim], None]
     ) -> None:
         self._database = database
         self._redact = redact
-        self._release = release
-        self._background = BackgroundTasks()
+        self._on_run_ended = on_run_ended
+        self._background = JournalTasks()
 
     async def open(self, claim: Claim) -> RunJournal:
         """Open the journal of a run that this process has claimed, with its earlier attempts."""
@@ -300,11 +300,11 @@ class Journals:
             claim,
             redact=self._redact,
             background=self._background,
-            release=self._release,
+            on_run_ended=self._on_run_ended,
             past=past,
         )
 
-    async def steps(self, user_id: str, run_id: int) -> list[StepRow]:
+    async def list_steps(self, user_id: str, run_id: int) -> list[StepRow]:
         """Return the steps of a run for inspection, in the order in which they started."""
 
         def read(tx: Transaction) -> list[StepRow]:
@@ -317,6 +317,6 @@ class Journals:
         """Wait for writes in progress; journals start no further background writes."""
         await self._background.close()
 
-    async def expire(self, before: float) -> int:
+    async def delete_step_results(self, before: float) -> int:
         """Delete the step results of runs that ended before a time; messages stay."""
         return await self._database.write(lambda tx: expire_payloads(tx, before))

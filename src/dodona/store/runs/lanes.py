@@ -38,24 +38,24 @@ _CONTEXT_OFFSET: Final = 14  # the first column of the context in a row
 class Lane(NamedTuple):
     """The current state of a conversation's queue.
 
-    `next_extent` is the window of the next run that follows the head; None if it is unknown.
+    `next_window_extent` is the window of the next run that follows the head; None if it is unknown.
     """
 
-    id: int
+    conversation_id: int
     head_id: int | None
     updated_at: float
     is_busy: bool
-    next_extent: WindowExtent | None
+    next_window_extent: WindowExtent | None
 
 
-class AskTarget(NamedTuple):
+class SubmitTarget(NamedTuple):
     """Where a question is asked. `context` and `lane` are None before the first question."""
 
     project: Project
     settings: Mapping[str, Any]
     context: OracleContext | None
     lane: Lane | None
-    has_notices: bool = False  # undelivered ones
+    has_undelivered_notices: bool = False  # undelivered ones
 
     @property
     def is_open(self) -> bool:
@@ -68,7 +68,7 @@ class AskTarget(NamedTuple):
         )
 
     @property
-    def max_runs(self) -> int:
+    def max_window_runs(self) -> int:
         """The most runs that a window holds."""
         limit = self.settings.get("max_context_nodes")
         return limit if type(limit) is int and limit > 0 else _DEFAULT_MAX_RUNS
@@ -140,13 +140,13 @@ def lock_target(tx: Transaction, user_id: str, project_id: str) -> None:
     tx.lock(_LOCK_CONTEXT_LANE, its_user=user_id, its_project=project_id)
 
 
-def find_target(tx: Transaction, user_id: str, project_id: str) -> AskTarget | None:
+def find_target(tx: Transaction, user_id: str, project_id: str) -> SubmitTarget | None:
     """Load the target for a user's project; None if the project does not exist."""
     row = tx.fetch_one(_SELECT_TARGET, its_user=user_id, its_project=project_id)
     if row is None:
         return None
     has_context = row[_CONTEXT_OFFSET] is not None
-    return AskTarget(
+    return SubmitTarget(
         project_from_row(user_id, project_id, row[1:5]),
         {} if row[0] is None else from_json(row[0]),
         context_from_row(row[_CONTEXT_OFFSET:]) if has_context else None,
@@ -181,7 +181,7 @@ def _next_extent(
     return WindowExtent(oldest or head_id, window_runs + 1, window_tokens + tokens)
 
 
-def lock_lane(tx: Transaction, conversation_id: int) -> Lane:
+def lock_and_load_lane(tx: Transaction, conversation_id: int) -> Lane:
     """Lock and load the lane of a conversation."""
     tx.lock(_LOCK_LANE, its_id=conversation_id)
     row = tx.fetch_one(_SELECT_LANE, its_id=conversation_id)
@@ -190,7 +190,7 @@ def lock_lane(tx: Transaction, conversation_id: int) -> Lane:
     return Lane(conversation_id, head_id, updated_at, bool(is_busy), _next_extent(head_id, *window))
 
 
-def session_context(
+def placeholder_context(
     user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
 ) -> OracleContext:
     """Build a context for a run in a conversation without one, such as a session's."""

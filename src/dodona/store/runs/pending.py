@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 
 from dodona.core.domain.conversations.conversation import Claim
-from dodona.store.db.database import Operation, Transaction
+from dodona.store.db.database import StoreOperation, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
 from dodona.store.runs.steps import save_steps
@@ -36,7 +36,7 @@ class PendingWrites:
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, Any]] = {}
         self.started_effects: set[str] = set()  # must survive a power failure
-        self.operations: list[Operation[Any]] = []
+        self.operations: list[StoreOperation[Any]] = []
         self.pins: bytes | None = None
 
     def add(self, row: dict[str, Any], *, is_start: bool) -> None:

@@ -74,11 +74,11 @@ def enqueue(
     if request.parent_id is None and request.queueing is QueueMode.COLLECT:
         run_id = _append_to_last_queued(tx, request, lane)
         if run_id is not None:
-            return SubmitReceipt(run_id, lane.id, None)
-    row = tx.fetch_one(_COUNT_QUEUED, lane=lane.id)
+            return SubmitReceipt(run_id, lane.conversation_id, None)
+    row = tx.fetch_one(_COUNT_QUEUED, lane=lane.conversation_id)
     assert row is not None
     _check_queue_limit(request, row[0])
-    return SubmitReceipt(insert_run(), lane.id, None, interrupted)
+    return SubmitReceipt(insert_run(), lane.conversation_id, None, interrupted)
 
 
 def _check_queue_limit(request: RunRequest, queued: int) -> None:
@@ -91,14 +91,14 @@ def _check_queue_limit(request: RunRequest, queued: int) -> None:
 
 def _interrupt(tx: Transaction, lane: Lane) -> tuple[int, ...]:
     now = time()
-    rows = tx.fetch_all(_REQUEST_CANCEL_ALL, lane=lane.id, now=now)
-    tx.execute(_CANCEL_ALL_QUEUED, lane=lane.id, now=now, head=lane.head_id)
+    rows = tx.fetch_all(_REQUEST_CANCEL_ALL, lane=lane.conversation_id, now=now)
+    tx.execute(_CANCEL_ALL_QUEUED, lane=lane.conversation_id, now=now, head=lane.head_id)
     return tuple(row[0] for row in rows)
 
 
 def _append_to_last_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int | None:
     """Append the message to the last queued one; None if that differs in more than its text."""
-    row = tx.fetch_one(_SELECT_LAST_QUEUED, lane=lane.id)
+    row = tx.fetch_one(_SELECT_LAST_QUEUED, lane=lane.conversation_id)
     if row is None:
         return None
     run_id, follows_head, session_key, origin, message_id, content, count, metadata_json = row

@@ -48,7 +48,7 @@ from dodona.store.conversations.nodes import (
     node_from_row,
 )
 from dodona.store.conversations.window import WindowExtent
-from dodona.store.db.database import Database, Operation, Transaction, log_orphaned
+from dodona.store.db.database import Database, StoreOperation, Transaction, log_orphaned
 from dodona.store.db.owners import describe_owner
 from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.db.text import Redact
@@ -175,7 +175,7 @@ class Runs:
         check_messages([request.message])
         check_token_budget(request.token_budget)
         request = replace(request, message=redact_message(request.message, self._redact))
-        receipt = await self._submit_or_release(lambda tx: self._submit(tx, request))
+        receipt = await self._submit_or_release_claim(lambda tx: self._submit(tx, request))
         assert isinstance(receipt, SubmitReceipt)
         return receipt
 
@@ -191,28 +191,28 @@ class Runs:
         A run whose process died comes first, then the oldest queued one. A waiting run is claimed
         only with its id as `wake_run_id`. `token_budget` is that of sessions.
         """
-        result = await self._submit_or_release(
+        result = await self._submit_or_release_claim(
             lambda tx: self._claim_next(tx, conversation_id, wake_run_id, token_budget=token_budget)
         )
         assert not isinstance(result, SubmitReceipt)
         return result
 
-    async def _submit_or_release(self, operation: Operation[_Got]) -> _Got:
+    async def _submit_or_release_claim(self, operation: StoreOperation[_Got]) -> _Got:
         """Run a claiming operation; if the caller is cancelled, release the claimed run."""
-        future = self._database.submit(operation, on_orphaned=self._release_orphaned)
+        future = self._database.submit(operation, on_orphaned=self._release_abandoned_claim)
         try:
             return await future
         except asyncio.CancelledError:
             if not future.cancelled():  # it was committed just before the cancellation
-                self._release_orphaned(None if future.exception() else future.result(), None)
+                self._release_abandoned_claim(None if future.exception() else future.result(), None)
             raise
 
-    def _release_orphaned(
+    def _release_abandoned_claim(
         self, result: SubmitReceipt | ClaimedRun | LaneBusy | None, error: BaseException | None
     ) -> None:
         claimed = result.claimed if isinstance(result, SubmitReceipt) else result
         if isinstance(claimed, ClaimedRun):
-            self.release(claimed.claim)
+            self.release_claim(claimed.claim)
         log_orphaned(result, error)
 
     def _submit(self, tx: Transaction, request: RunRequest) -> SubmitReceipt:
@@ -288,7 +288,7 @@ class Runs:
             started_at=now if node.started_at is None else node.started_at,
         )
 
-    def release(self, claim: Claim) -> None:
+    def release_claim(self, claim: Claim) -> None:
         """Give up a run that has not ended: it may be claimed again."""
         self._claimed.discard(claim.run_id)
 
@@ -325,7 +325,7 @@ class Runs:
 
         return await self._database.write(cancel)
 
-    async def filter_cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
+    async def find_cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
         """Return those of the given runs whose cancellation is requested but which still run."""
         requested = {
             row[0]

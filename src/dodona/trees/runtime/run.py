@@ -404,7 +404,7 @@ class Run:
             return None
         try:
             return handler(chunk)
-        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+        except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             self._output_error = error
             self.cancel("deaf")
             return None

@@ -47,7 +47,7 @@ def dollars(amount: float, ceiling: float = 10, scope: str = "user:ada") -> Budg
 
 async def state(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     """What each budget has used and holds."""
-    return {(b.scope, b.unit.value): (b.used, b.reserved) for b in await store.budgets.all()}
+    return {(b.scope, b.unit.value): (b.used, b.reserved) for b in await store.budgets.list_all()}
 
 
 async def test_a_call_holds_and_settles(store: Store) -> None:
@@ -79,7 +79,7 @@ async def test_a_budget_has_its_scope_period_and_unit(store: Store) -> None:
     await store.budgets.reserve([BudgetLine("user:ada", "2026-11-17", BudgetUnit.TOKENS, 10, 10)])
     await store.budgets.reserve([BudgetLine("user:bob", "2026-11-16", BudgetUnit.TOKENS, 10, 10)])
     await store.budgets.reserve([BudgetLine("user:ada", "2026-11-16", BudgetUnit.USD, 10, 10)])
-    assert len(await store.budgets.all()) == 4
+    assert len(await store.budgets.list_all()) == 4
 
 
 async def test_any_number_of_reservations_at_once_stay_under_the_ceiling(
@@ -102,7 +102,7 @@ async def test_any_number_of_reservations_at_once_stay_under_the_ceiling(
     done = await asyncio.gather(*(call(number) for number in range(64)))
     assert sum(done) == 33  # 33 × 30 ≤ 1000
     assert sum((await state(store))["user:ada", "tokens"]) == 990
-    for budget in await store.budgets.all():
+    for budget in await store.budgets.list_all():
         assert budget.used + budget.reserved <= budget.ceiling
         assert budget.used + budget.reserved in (990, 33 * NANOS_PER_USD // 10)
 
@@ -241,7 +241,7 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
         BudgetLine(scope, period, BudgetUnit.USD, 5, 2 * NANOS_PER_USD),
     ]
     hold = await used.budgets.reserve(lines)
-    assert {b.unit: (b.used, b.reserved) for b in await used.budgets.all()} == {
+    assert {b.unit: (b.used, b.reserved) for b in await used.budgets.list_all()} == {
         BudgetUnit.TOKENS: (tokens_used, 5),
         BudgetUnit.USD: (round(usd_used * NANOS_PER_USD), 5),
     }
@@ -379,7 +379,7 @@ async def test_a_later_attempt_settles_what_the_one_before_held(
 ) -> None:
     """In full and marked as estimated; the zombie's own settlement comes too late."""
     claim, hold = await reserved(store, talk)
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     await claimed(store, talk)
     assert (await state(store))["user:ada", "tokens"] == (100, 0)
     assert not await store.budgets.settle(hold, tokens=1, nanos=1)
@@ -451,7 +451,7 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     settled = await journal.commit(held)
     await journal.commit(held)
     await journal.commit(lambda tx: settle(tx, settled, tokens=3, nanos=0))
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     again = await next_of(store, talk.id)
     assert isinstance(again, Claim)
     (entry,) = await store.records.list_for_user("ada")

@@ -333,7 +333,7 @@ async def test_who_has_lost_its_run_delivers_nothing(
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     journal.add_to_next_commit(store.notices.mark_delivered("ada", [kept.id]))
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     taken = await store.runs.claim_next(talk.id)
     assert isinstance(taken, ClaimedRun)
     with pytest.raises(RunFenced):
@@ -374,7 +374,7 @@ async def test_a_run_that_waited_or_was_cut_is_told_what_waits_by_then(store: St
         assert isinstance(driven, ClaimedRun)
         assert (driven.claim.run_id, driven.claim.attempt) == (queued.run_id, attempt)
         assert driven.inputs.notices == (later,)
-        store.runs.release(driven.claim)
+        store.runs.release_claim(driven.claim)
 
 
 async def test_a_run_is_not_told_of_another_day(store: Store) -> None:

@@ -193,7 +193,7 @@ async def test_who_has_lost_its_run_changes_nothing(store: Store, talk: Conversa
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", {"n": 1}))
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     assert isinstance(await store.runs.claim_next(talk.id), ClaimedRun)
     with pytest.raises(RunFenced):
         await journal.commit(lambda _: None)

@@ -26,7 +26,7 @@ from dodona.core.errors import NotFound, RunDiverged, RunFenced, StoreError, Tre
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.net.redactor import Redactor
 from dodona.store import BudgetLine, BudgetUnit, Reservation, RunJournal, Store, reserve, settle
-from dodona.store.db.database import Database, Operation, Owners, Transaction, log_orphaned
+from dodona.store.db.database import Database, Owners, StoreOperation, Transaction, log_orphaned
 from dodona.store.db.statements import statement
 from dodona.store.runs import journal as journal_module
 from dodona.store.schema import pins, runs, steps, tree_globals
@@ -125,7 +125,7 @@ async def cut(
     reached = asyncio.create_task(cast.reached.wait())
     await asyncio.wait([lost, reached], return_when=asyncio.FIRST_COMPLETED)
     assert not lost.done(), lost
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     try:
         yield await claimed(store, talk), cast
     finally:
@@ -150,7 +150,7 @@ async def test_finished_steps_are_applied_and_not_repeated(
     journal = await store.journals.open(claim)
     whole = await cast.run(journal, body)
     await journal.flush()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     again, silent = await played(store, await claimed(store, talk), body)
     assert whole.blackboard["trail"] == ["fetch", "put", "pay", "put", "fetch"]
     assert (again.succeeded, again.blackboard["trail"]) == (True, whole.blackboard["trail"])
@@ -209,7 +209,7 @@ async def test_a_leaf_that_asks_is_told_that_its_outcome_is_unknown(
         assert (await cast.run(journal, body)).succeeded
         assert (cast.calls, cast.unknown) == ({"send": 1}, ["send"])
         await journal.flush()
-        store.runs.release(claim)
+        store.runs.release_claim(claim)
         again, silent = await played(store, await claimed(store, talk), body)
     assert again.blackboard["trail"] == ["fetch", "send"]
     assert silent.calls == {}
@@ -252,7 +252,7 @@ async def test_a_run_cut_at_any_step_ends_as_if_it_had_not_been(
     claim = await asked(store, talk)
     lost = asyncio.create_task(cast.run(await store.journals.open(claim), PROGRAM))
     await cast.reached.wait()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     claim = await claimed(store, talk)
     mine = [row for row in await rows_of(store, steps) if row["run_id"] == claim.run_id]
     finished = [row["key"] for row in mine if row["status"] == "succeeded"]
@@ -346,14 +346,14 @@ class Counting:
     def owners(self) -> Owners:
         return self._inner.owners
 
-    async def read(self, operation: Operation[T]) -> T:
+    async def read(self, operation: StoreOperation[T]) -> T:
         return await self._inner.read(operation)
 
-    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
+        self, operation: StoreOperation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
     ) -> asyncio.Future[T]:
         self.writes += 1
         return self._inner.submit(operation, soft=soft, on_orphaned=on_orphaned)
@@ -423,7 +423,7 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
     assert (await journal.end(DONE)).head_moved
     assert database.writes <= 8
     assert set((await kept_steps(store)).values()) == {"succeeded"}
-    (budget,) = await store.budgets.all()
+    (budget,) = await store.budgets.list_all()
     assert (budget.used, budget.reserved) == (240, 0)
 
 
@@ -454,7 +454,7 @@ async def test_a_journal_is_one_runs(store: Store) -> None:
         assert journal.begin(start("act")) is None
         journal.finish("act", StepRecord("pay", True, {"found": number}))
         await journal.flush()
-        store.runs.release(claim)
+        store.runs.release_claim(claim)
         journal = await store.journals.open(await claimed(store, each))
         record = journal.begin(start("act"))
         assert record is not None
@@ -534,7 +534,7 @@ async def test_secrets_are_not_kept(url: str, secret: str) -> None:
         )
         journal.finish("act", left)
         await journal.flush()
-        store.runs.release(claim)
+        store.runs.release_claim(claim)
         journal = await store.journals.open(
             await claimed(store, await store.conversations.get("ada", claim.conversation_id))
         )
@@ -580,7 +580,7 @@ async def test_what_is_kept_comes_back_as_it_was(store: Store, talk: Conversatio
     journal = await store.journals.open(claim)
     await cast.run(journal, "(pay)")
     await journal.flush()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     outcome, again = await played(store, await claimed(store, talk), "(pay)")
     found = outcome.blackboard["found"]
     assert again.calls == {}
@@ -603,9 +603,9 @@ async def test_payloads_expire_and_messages_stay(store: Store, talk: Conversatio
 
     ended = (await store.runs.get("ada", claim.run_id)).ended_at
     assert ended is not None
-    assert await store.journals.expire(ended) == 0
-    assert await store.journals.expire(ended + 1) == 2
-    assert await store.journals.expire(ended + 1) == 0
+    assert await store.journals.delete_step_results(ended) == 0
+    assert await store.journals.delete_step_results(ended + 1) == 2
+    assert await store.journals.delete_step_results(ended + 1) == 0
     payloads = [(row["run_id"], row["payload"] is None) for row in await rows_of(store, steps)]
     assert payloads == [(claim.run_id, True), (claim.run_id, True), (running.run_id, False)]
     assert len(await store.runs.messages("ada", claim.run_id)) == 2
@@ -652,7 +652,7 @@ async def test_a_run_that_was_taken_over_ends_at_its_next_barrier(
     body = "(sequence (fetch) (pay))"
     zombie = asyncio.create_task(cast.run(await store.journals.open(claim), body))
     await cast.reached.wait()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     claim = await claimed(store, talk)
     outcome, alive = await played(store, claim, body)
     go_on.set()
@@ -670,7 +670,7 @@ async def test_a_flush_that_nobody_waited_for_tells_its_failure_to_the_next(
     journal = await store.journals.open(claim)
     journal.begin(start("act"))
     await journal.flush()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     await claimed(store, talk)
     journal.finish("act", StepRecord("pay", True))
 
@@ -777,9 +777,9 @@ async def test_pins_that_no_run_needs_expire(store: Store) -> None:
     journal = await store.journals.open(going)
     journal.pin(b"both")
     await journal.commit(lambda _: None)
-    await store.journals.expire(time.time() - 60)
+    await store.journals.delete_step_results(time.time() - 60)
     assert len(await rows_of(store, pins)) == 2
-    await store.journals.expire(time.time() + 60)
+    await store.journals.delete_step_results(time.time() + 60)
     assert [bytes(row["content"]) for row in await rows_of(store, pins)] == [b"both"]
     again = await store.journals.open(await asked(store, await store.conversations.create("ada")))
     again.pin(b"old")
@@ -798,7 +798,7 @@ class Watched(Counting):
         self.soft: list[bool] = []
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
+        self, operation: StoreOperation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
     ) -> asyncio.Future[T]:
         self.soft.append(soft)
         return super().submit(operation, soft=soft, on_orphaned=on_orphaned)
@@ -850,7 +850,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
     await journal.flush()
     journal.begin(start("lost"))
     journal.finish("kept", StepRecord("pay", True))
-    journal.release()
+    journal.stop_recording()
 
     async def call(what: str) -> None:
         calls: dict[str, Callable[[], Any]] = {
@@ -873,7 +873,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
             f"this process has released run {claim.run_id}: another one may continue it."
         )
     assert await kept_steps(store) == {"kept": "started"}
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     assert (await claimed(store, talk)).attempt == 2
 
 
@@ -883,7 +883,7 @@ async def test_leaving_stops_who_waits_for_a_write(store: Store, talk: Conversat
     first = asyncio.create_task(journal.commit(lambda tx: tx.execute(COUNT, key="a")))
     then = asyncio.create_task(journal.commit(lambda tx: tx.execute(COUNT, key="b")))
     await asyncio.sleep(0)
-    journal.release()
+    journal.stop_recording()
     outcomes = await asyncio.gather(first, then, return_exceptions=True)
     assert isinstance(outcomes[1], RunFenced)
     assert await counted(store) == ["a"]
@@ -903,13 +903,13 @@ async def test_chunks_of_the_past_come_in_their_order(store: Store, talk: Conver
         journal.finish(key, StepRecord("pay", True, chunks=chunks))
     journal.begin(start("cut"))
     await journal.flush()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     claim = await claimed(store, talk)
     journal = await store.journals.open(claim)
     journal.begin(start("c"))
     journal.finish("c", StepRecord("pay", True, chunks=([2_000_001, {"type": "done"}],)))
     await journal.flush()
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     journal = await store.journals.open(await claimed(store, talk))
     found = journal.past_chunks()
     assert [number for number, _ in found] == [
@@ -929,7 +929,7 @@ async def test_downtime_is_the_time_between_attempts(store: Store, talk: Convers
     """From the last that is known of one to the first that is known of the next."""
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
-    assert journal.downtime == 0
+    assert journal.downtime_seconds == 0
     for key in ("one", "two", "three"):
         journal.begin(start(key))
         journal.finish(key, StepRecord("pay", True))
@@ -945,11 +945,11 @@ async def test_downtime_is_the_time_between_attempts(store: Store, talk: Convers
 
     await store.database.write(history)
     for _ in range(3):
-        store.runs.release(claim)
+        store.runs.release_claim(claim)
         claim = await claimed(store, talk)
     journal = await store.journals.open(claim)
     passed = time.time() - now
-    assert 970 - 0.01 <= journal.downtime <= 970 + passed + 0.01
+    assert 970 - 0.01 <= journal.downtime_seconds <= 970 + passed + 0.01
 
 
 async def test_downtime_of_a_run_of_which_nothing_is_known(
@@ -959,9 +959,9 @@ async def test_downtime_of_a_run_of_which_nothing_is_known(
     claim = await asked(store, talk)
     now = time.time()
     await store.database.write(lambda tx: tx.execute(RUN_TIME, at=now - 100))
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     journal = await store.journals.open(await claimed(store, talk))
-    assert 100 - 0.01 <= journal.downtime <= 100 + (time.time() - now) + 0.01
+    assert 100 - 0.01 <= journal.downtime_seconds <= 100 + (time.time() - now) + 0.01
 
 
 async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -> None:
@@ -972,12 +972,12 @@ async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -
     journal.begin(start("a", Effect.NONE))
     journal.finish("a", StepRecord("pay", False, error={"code": "x"}))
     await journal.flush()
-    first, second = await store.journals.steps("ada", claim.run_id)
+    first, second = await store.journals.list_steps("ada", claim.run_id)
     assert (first.key, first.status, first.effect, first.output) == ("z", "started", "once", None)
     assert (first.attempt, len(first.request_hash), first.ended_at) == (1, 32, None)
     assert (second.key, second.status, second.output) == ("a", "failed", {"error": {"code": "x"}})
     with pytest.raises(NotFound):
-        await store.journals.steps("bob", claim.run_id)
+        await store.journals.list_steps("bob", claim.run_id)
 
 
 # -- the end ---------------------------------------------------------------------------------------
@@ -1068,7 +1068,7 @@ async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
         writes = {"plain": f"<{secret}>", "json": json.dumps(secret), "fine": 'a "quote"\n'}
         journal.finish("act", StepRecord("pay", True, writes=writes))
         await journal.end(RunEnd(status=RunStatus.FAILED, error={"message": f"bad {secret}"}))
-        (step,) = await store.journals.steps("ada", claim.run_id)
+        (step,) = await store.journals.list_steps("ada", claim.run_id)
         node = await store.runs.get("ada", claim.run_id)
     assert step.output == {
         "writes": {"plain": "<[secret key]>", "json": '"[secret key]"', "fine": 'a "quote"\n'}

@@ -45,7 +45,7 @@ async def head_of(store: Store, talk: Conversation) -> int | None:
 
 async def taken_over(store: Store, talk: Conversation, claim: Claim) -> Claim:
     """The next attempt of a run whose driver was lost."""
-    store.runs.release(claim)
+    store.runs.release_claim(claim)
     return await claimed(store, talk)
 
 
@@ -444,7 +444,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
     assert [await rows_of(store, table) for table in KEPT] == before
     assert await head_of(store, talk) == first
     assert isinstance(await next_of(store, talk.id), LaneBusy)
-    (budget,) = await store.budgets.all()
+    (budget,) = await store.budgets.list_all()
     assert (budget.used, budget.reserved) == (0, 30)
 
     assert await ended(store, claim, DONE, answer(), also=[also_reserve])
@@ -547,5 +547,5 @@ async def test_open_lanes(store: Store, second: Store) -> None:
     await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
     await store.runs.mark_waiting(await asked(store, talks["waiting"]))
-    store.runs.release(await asked(store, talks["given up"]))
+    store.runs.release_claim(await asked(store, talks["given up"]))
     assert await store.runs.claimable_lanes() == [talks["queued"].id, talks["given up"].id]

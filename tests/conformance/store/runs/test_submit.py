@@ -25,7 +25,7 @@ from dodona.core.domain.conversations.conversation import (
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.db.database import Operation
+from dodona.store.db.database import StoreOperation
 from dodona.store.db.statements import statement
 from dodona.store.schema import (
     conversations,
@@ -510,13 +510,13 @@ async def test_whose_end_was_asked_for(store: Store, second: Store) -> None:
     """Those among the given that go on and were cancelled, by whichever process."""
     ada, bob, eve = [await driven(store, user_id=user) for user in ("ada", "bob", "eve")]
     ids = [run.claim.run_id for run in (ada, bob, eve)]
-    assert await store.runs.filter_cancel_requested(ids) == []
+    assert await store.runs.find_cancel_requested(ids) == []
     await second.runs.cancel("bob", bob.claim.run_id)
     await second.runs.cancel("eve", eve.claim.run_id)
-    assert await store.runs.filter_cancel_requested(ids[:2]) == [bob.claim.run_id]
+    assert await store.runs.find_cancel_requested(ids[:2]) == [bob.claim.run_id]
     await answered(store, bob)
-    assert await store.runs.filter_cancel_requested(ids) == [eve.claim.run_id]
-    assert await store.runs.filter_cancel_requested([]) == []
+    assert await store.runs.find_cancel_requested(ids) == [eve.claim.run_id]
+    assert await store.runs.find_cancel_requested([]) == []
 
 
 # -- what it costs ---------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ class Hardness:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def submit(self, operation: Operation[Any], *, soft: bool = False, **more: Any) -> Any:
+    def submit(self, operation: StoreOperation[Any], *, soft: bool = False, **more: Any) -> Any:
         self.soft.append(soft)
         return self._inner.submit(operation, soft=soft, **more)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.gateway.websocket.call import Method
+from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.methods import budgets, chat, sessions, state
 
-METHODS: Final[tuple[Method, ...]] = (
+METHODS: Final[tuple[RpcMethod, ...]] = (
     *state.METHODS,
     *chat.METHODS,
     *sessions.METHODS,

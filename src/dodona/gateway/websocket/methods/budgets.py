@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.gateway.websocket.call import Call, Method
+from dodona.gateway.websocket.call import Call, RpcMethod
 from dodona.gateway.websocket.parameter import MethodParameter
 
 
@@ -15,7 +15,7 @@ async def get_budgets(call: Call) -> dict[str, Any]:
 
 
 METHODS: Final = (
-    Method(
+    RpcMethod(
         name="budget.status",
         description="Show the budgets that apply to you, with the remaining amounts.",
         result="`budgets`: a list, as in `GET /api/budgets`.",

@@ -14,7 +14,7 @@ from dodona.core.messages import Origin
 from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
-from dodona.gateway.websocket.call import Call, Method
+from dodona.gateway.websocket.call import Call, RpcMethod
 from dodona.gateway.websocket.parameter import MethodParameter
 
 _MAX_INTEGER: Final = 10**18 - 1
@@ -24,12 +24,12 @@ _MAX_NAME_LENGTH: Final = 100  # characters; a session key consists of four name
 async def send(call: Call) -> Any:
     """Submit a message. A submitted message is durable: it is answered even after a disconnect."""
     message = _build_message(call)
-    call.check_capacity()
+    call.check_awaited_runs_limit()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
     async with call.session_locks.lock_for(key):
         await check_run_quota(call.state, call.caller)
         submitted = await call.api.messages.submit(call.user_id, message)
-    call.detach()
+    call.mark_waiting_for_run()
     result = {
         "run_id": submitted.run_id,
         "session_key": submitted.session_key,
@@ -74,8 +74,8 @@ async def stream_events(call: Call) -> Any:
     page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
         raise NotFound(f"there is no run {run_id}.")
-    call.check_capacity()
-    call.detach()
+    call.check_awaited_runs_limit()
+    call.mark_waiting_for_run()
     key = page[0]["session_key"]
     await call.send_result({"run_id": run_id, "session_key": key})
     return await call.stream_run(run_id, key, after_seq=after)
@@ -112,7 +112,7 @@ _RUN_ID: Final = MethodParameter(
 )
 
 METHODS: Final = (
-    Method(
+    RpcMethod(
         name="chat.send",
         description="Send a message. Bindings select the agent. The events follow the result.",
         result="`run_id`, `session_key` and `agent_id`; with `wait`, also the complete answer.",
@@ -143,7 +143,7 @@ METHODS: Final = (
             ),
         ),
     ),
-    Method(
+    RpcMethod(
         name="chat.events",
         description="Follow the events of a run, for example after a lost connection.",
         result="`run_id` and `session_key`; the events follow.",
@@ -158,7 +158,7 @@ METHODS: Final = (
             ),
         ),
     ),
-    Method(
+    RpcMethod(
         name="chat.cancel",
         description="Cancel a run. The answer so far is kept.",
         result="`run_ids`, the runs being cancelled, and `status`.",
@@ -166,7 +166,7 @@ METHODS: Final = (
         scope="chat",
         parameters=(_RUN_ID,),
     ),
-    Method(
+    RpcMethod(
         name="chat.approve",
         description="Approve or deny a pending tool call.",
         result="the call and the decision, as in `GET /api/approvals`.",

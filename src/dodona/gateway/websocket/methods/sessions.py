@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH
-from dodona.gateway.websocket.call import Call, Method
+from dodona.gateway.websocket.call import Call, RpcMethod
 from dodona.gateway.websocket.parameter import MethodParameter
 
 _MAX_SKIP: Final = 10**9
@@ -41,14 +41,14 @@ _LIMIT: Final = MethodParameter(
 )
 
 METHODS: Final = (
-    Method(
+    RpcMethod(
         name="chat.history",
         description="List the latest messages of a session, oldest first.",
         result="`session_key`, and `messages`: a list.",
         handle=get_history,
         parameters=(_SESSION_KEY, _LIMIT),
     ),
-    Method(
+    RpcMethod(
         name="session.list",
         description="List your sessions, most recently active first.",
         result="`sessions`: a list of keys with their agents, counts and usage.",
@@ -63,7 +63,7 @@ METHODS: Final = (
             ),
         ),
     ),
-    Method(
+    RpcMethod(
         name="session.clear",
         description="Start a new conversation with the next message. The old one is kept.",
         result="`session`: as in `session.list`.",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import dodona
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.websocket.call import Call, Method
+from dodona.gateway.websocket.call import Call, RpcMethod
 
 
 async def ping(_call: Call) -> dict[str, Any]:
@@ -34,19 +34,19 @@ async def list_plugins(_call: Call) -> dict[str, Any]:
 
 
 METHODS: Final = (
-    Method(
+    RpcMethod(
         name="ping",
         description="Check the connection. Responds immediately.",
         result="`pong`: true.",
         handle=ping,
     ),
-    Method(
+    RpcMethod(
         name="status",
         description="Show whether the gateway is ready, the agents and the authenticated user.",
         result="`status`, `version`, `user`, `default_agent`, `agents` and those of `/readyz`.",
         handle=get_status,
     ),
-    Method(
+    RpcMethod(
         name="plugin.list",
         description="List the loaded plugins.",
         result="`plugins`: a list.",
