@@ -1,14 +1,15 @@
-"""What the store costs: windows of short and long conversations, and whole runs.
+"""The cost of the store: windows of short and long conversations, and whole runs.
 
     python bench/store.py [--rounds 5]
 
-A run here is what the engine does for one question without tools: it is asked, and driven at once;
-a step is journalled with the reservation of a call, two more with the end, which also settles the
-call and records it: three commits, of which the second is soft. The asker does not know the window
-unless the row says so. "raw sqlite3" does the same inserts and updates in the same three commits,
-hand-written, in one thread, with no checks: the limit. All on SQLite run with synchronous=FULL.
+A run here is the work of the engine for one question without tools: the question is submitted and
+claimed at once; a step is journalled with the reservation of a call, two more with the end, which
+also settles and records the call: three commits, of which the second is soft. The caller has no
+cached window unless the row says so. "raw sqlite3" does the same inserts and updates in the same
+three commits, hand-written, in one thread, without checks: the lower bound. Everything on SQLite
+runs with synchronous=FULL.
 
-CPU is of this process, so for PostgreSQL it is the client's half. The rounds of all contenders
+CPU is that of this process, so for PostgreSQL it is the client's part. The rounds of all contenders
 are interleaved; the best of each counts.
 """
 
@@ -60,7 +61,7 @@ PROJECT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Microseconds for each of some number of operations."""
+    """Microseconds per operation."""
 
     cpu: float
     wall: float
@@ -183,7 +184,7 @@ _POSTGRES_SERIES = "{insert} SELECT {values} FROM generate_series(1, {count}) AS
 
 
 def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series: str) -> None:
-    """A conversation of `size` messages, two to a run, in three statements."""
+    """Create a conversation of `size` messages, two per run, in three statements."""
     (base,) = execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
     (first,) = execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
     count, now = size // 2, time()
@@ -209,11 +210,11 @@ def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series
     execute(f"UPDATE conversations SET head_id = {base + count} WHERE id = {conversation}")
 
 
-# -- the limit -------------------------------------------------------------------------------
+# -- the lower bound -------------------------------------------------------------------------
 
 
 class Raw:
-    """The same rows by hand, on a file of its own with the same tables."""
+    """The same rows, hand-written, in a separate file with the same tables."""
 
     def __init__(self, path: Path, ours: Ours) -> None:
         self.db = sqlite3.connect(path, isolation_level=None)
