@@ -35,7 +35,7 @@ from race import PEERS, Entrant, Lost, Reply, note, race
 OURS = ("dodona", "limit")
 AT_ONCE = 64
 SHORT = 10  # messages
-BUSY = 0.5  # of the load average
+BUSY = 0.5  # load average
 CORE_OF_THE_SERVER, CORE_OF_THE_CONTESTANT = 0, 1
 
 

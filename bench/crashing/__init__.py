@@ -1,4 +1,4 @@
-"""Kills a gateway again and again, and looks whether anything was lost, repeated or made up.
+"""Kills a gateway repeatedly, and checks that nothing was lost, repeated or made up.
 
 Import it with `bench` on the path: `from crashing.trial import Trial`.
 """

@@ -1,9 +1,9 @@
-"""The gateway as `dodona up` starts it, with three tools more whose effects can be counted.
+"""The gateway as `dodona up` starts it, with three more tools whose effects can be counted.
 
     python bench/crashing/launcher.py CONFIG WORLD [--die-at N --when before|after]
 
-It prints its address. `--die-at` kills it with SIGKILL at its Nth commit, before or after that is
-made: no timing from outside meets these moments as surely.
+It prints its address. `--die-at` kills it with SIGKILL at its Nth commit, before or after it: no
+timing from outside hits these moments as reliably.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = {
 
 
 class Probes:
-    """Tools that only tell the world that they were called, and with which key."""
+    """Tools that only report to the world that they were called, and with which key."""
 
     def __init__(self, world: str, http: aiohttp.ClientSession) -> None:
         self._url = f"{world}/effect"
@@ -64,7 +64,7 @@ class Probes:
 
 
 def die_at(number: int, when: str) -> None:
-    """From now on every connection counts its commits; at that one the process is gone."""
+    """Count the commits of every connection from now on; kill the process at the given one."""
     made = 0
     connect = sqlite3.connect
 
