@@ -247,7 +247,7 @@ async def serve(name: str, base_url: str, folder: Path) -> None:
         what = getattr(orders, order.pop("do"))
         try:
             tell(await what(**order))
-        except Exception as error:  # noqa: BLE001 - told to whoever ordered it
+        except Exception as error:  # noqa: BLE001 - reported to the parent process
             traceback.print_exc()
             tell({"failed": f"{type(error).__name__}: {error}"})
     await contestant.stop()

@@ -128,13 +128,13 @@ def calls_are_answered(trial: Trial) -> Iterator[str]:
             if call.kind == "write":
                 file = trial.gateway.vault / call.path
                 if not file.exists() or file.read_text(encoding="utf-8") != call.content:
-                    yield f"{name}: its note is not there"
+                    yield f"{name}: its note does not exist"
             elif call.kind == "once" and "unknown" in result:
                 continue
             elif not trial.world.effects.get(call.label):
-                yield f"{name} has not happened; told: {result!r}"
+                yield f"{name} did not happen; the model received: {result!r}"
             elif result != f"done: {call.label}":
-                yield f"{name} has happened; told: {result!r}"
+                yield f"{name} happened; the model received: {result!r}"
 
 
 def model_calls_are_not_wasted(trial: Trial) -> Iterator[str]:

@@ -153,7 +153,7 @@ class Trial:
     # -- afterwards --------------------------------------------------------------------------
 
     async def _look_back(self, client: Client) -> None:
-        """Read every run again from its start, and compare it with the stored data."""
+        """Replay every run from its start and load its stored data, for the checks."""
         for asked in self.asked:
             if asked.run_id is not None and asked not in self.never_ended:
                 heard = await client.replay(asked.run_id)
