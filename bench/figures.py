@@ -1,4 +1,4 @@
-"""The figures of a comparison: collected over rounds, shown as a table, checked against targets."""
+"""Figures of a comparison: collected over the rounds, shown as a table, checked against targets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-CHEAPER = 12.0  # times cheaper than the cheapest peer
+CHEAPER = 12.0  # times the CPU of the cheapest peer
 NEAR = 3.0  # times the lower bound
 FLAT = 1.3
 PER_SECOND = 300
-PACE = 49.0  # chunks per second of each answer; 50 are sent
+PACE = 49.0  # chunks per second of each answer, of the 50 sent
 ADDED_MS = 0.5
 HELP_MS = 250.0
 IDLE_BYTES = 2048
@@ -48,7 +48,7 @@ class Figures:
         self.lost[who] = self.lost.get(who, 0) + runs
 
     def get(self, figure: str, who: str) -> float | None:
-        """Return the best of all rounds, the median of latencies, or the total of lost runs."""
+        """The best of all rounds; the median for latencies; the total for losses."""
         values = self.rounds.get(figure, {}).get(who)
         if not values:
             return None
@@ -141,7 +141,7 @@ def _flat(figures: Figures, size: int) -> Target:
 
 
 def _added(figures: Figures, how: str) -> Target:
-    """Compare the latency of a chunk with that of the lower bound, which adds none."""
+    """Latency that Dodona adds to a chunk, compared with the lower bound."""
     ours, limit = (figures.get(f"late p50 ms, {how}", who) for who in ("dodona", "limit"))
     added = None if ours is None or limit is None else ours - limit
     return Target(

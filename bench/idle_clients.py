@@ -1,10 +1,10 @@
-"""Clients of `/ws` for the benchmark: thousands of idle ones, some that chat, and random pings.
+"""Clients of `/ws` for the benchmark: thousands of idle ones, a few that chat, one that pings.
 
     python bench/idle_clients.py URL COUNT CHATTING SECONDS
 
-Each client is its own protocol, so small that ten thousand cost little: the benchmark measures the
-gateway. The script prints a line of JSON when all are connected, waits for a line, and prints its
-measurements.
+Each client is a minimal protocol, so that ten thousand cost little and the gateway is what gets
+measured. The program prints a line of JSON when all are connected, waits for a line on stdin, and
+prints its measurements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-AT_ONCE = 200  # concurrent connection attempts
+AT_ONCE = 200  # connections being opened at once
 PINGS = 200  # per second, over all connections
 UPGRADE = (
     "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -30,7 +30,7 @@ TEXT, CLOSE, PING, PONG = 0x81, 0x88, 0x89, 0x8A
 
 
 class Client(asyncio.Protocol):
-    """Answers WebSocket pings; passes messages to `heard`."""
+    """Answers WebSocket pings; messages go to `heard`."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -59,7 +59,7 @@ class Client(asyncio.Protocol):
         self._rest = self._read(data)
 
     def _read(self, data: bytes) -> bytes:
-        """Process all complete frames; keep the rest."""
+        """Process all complete frames, and return the incomplete rest."""
         while len(data) >= 2:
             size, start = data[1], 2
             if size >= 126:
@@ -95,7 +95,7 @@ class Client(asyncio.Protocol):
 
 
 async def connect(address: tuple[str, int], count: int) -> list[Client]:
-    """Connect all clients and wait for their greetings."""
+    """Connect all clients and wait for each greeting."""
     loop = asyncio.get_running_loop()
     host = f"{address[0]}:{address[1]}"
     room = asyncio.Semaphore(AT_ONCE)
@@ -111,7 +111,7 @@ async def connect(address: tuple[str, int], count: int) -> list[Client]:
 
 
 class Chats:
-    """Clients that ask again as soon as they have an answer."""
+    """Clients that ask again as soon as they are answered."""
 
     def __init__(self) -> None:
         self.answers = 0
@@ -135,7 +135,7 @@ class Chats:
 
 
 async def ping(clients: list[Client], seconds: float) -> list[float]:
-    """Round-trip times in milliseconds of pings from random idle connections."""
+    """Round-trip times, in milliseconds, of pings from random idle connections."""
     found: list[float] = []
     pending: set[asyncio.Task[None]] = set()
 
@@ -148,7 +148,7 @@ async def ping(clients: list[Client], seconds: float) -> list[float]:
     loop = asyncio.get_running_loop()
     start = loop.time()
     for number, client in enumerate(random.sample(clients, int(seconds * PINGS))):
-        # At a fixed time: a slow answer must not hide those after it.
+        # On schedule: a slow reply must not delay the pings after it.
         await asyncio.sleep(max(0.0, start + number / PINGS - loop.time()))
         task = asyncio.create_task(one(client))
         pending.add(task)
@@ -172,7 +172,7 @@ async def main(url: str, count: int, chatting: int, seconds: float) -> None:
     assert parts.port
     begun = perf_counter()
     clients = await connect((parts.hostname, parts.port), count)
-    gc.freeze()  # pauses of this process would count as the gateway's
+    gc.freeze()  # garbage collection pauses here would look like delays of the gateway
     tell({"connected": len(clients), "seconds": perf_counter() - begun})
     await listen()
     idle = clients[chatting:]

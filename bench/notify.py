@@ -1,16 +1,15 @@
-"""The cost of notifications: the bus, an inbox, and the tokens of notices.
+"""Cost of notifications: the event bus, an inbox, and the tokens of notices.
 
     python bench/notify.py [--rounds 5] [--json FILE]
 
 The bus delivers each event to ten handlers, compared with blinker and pyee, which call their
-handlers immediately and in no defined order. The rounds of all are interleaved, and the best of
-each counts. Our bus buffers the events of a tick and delivers them afterwards, here a hundred
-events per tick.
+handlers synchronously and without ordering. Rounds alternate; the best of each counts. Dodona
+buffers the events of a tick and delivers them afterwards, here a hundred events per tick.
 
-An inbox receives an event for each shipped subscriber and is drained after every ten of them, as in
-a turn of a run. A quiet event is one without a subscriber.
+An inbox receives an event of each shipped subscriber and is drained after every ten, as in one turn
+of a run. A quiet event is one that matches no subscriber.
 
-The rows of batches from shipped subscribers are compared as compact JSON and in our format, in
+Rows are the content of batches of the shipped subscribers, as compact JSON and in our format, in
 tokens of a model with a public vocabulary.
 """
 
@@ -104,7 +103,7 @@ CONTENDERS = {"dodona": ours, "blinker": blinker, "pyee": pyee}
 
 
 def per_second(rounds: int) -> dict[str, float]:
-    """Events per second through ten handlers, in CPU time of one core."""
+    """Events per second of CPU time through ten handlers, on one core."""
     events = [Event(TYPE, "bench", payload={"user_id": "ada", "n": n}) for n in range(EVENTS)]
     best = dict.fromkeys(CONTENDERS, 0.0)
     for _ in range(rounds):
@@ -120,7 +119,7 @@ def per_second(rounds: int) -> dict[str, float]:
 
 
 def per_event(rounds: int) -> dict[str, float]:
-    """Microseconds per event of an inbox: with a notice, and without a subscriber."""
+    """Microseconds per event of an inbox: one that is delivered, and one that matches nothing."""
     subscribers = SubscriberRegistry()
     subscribers.load()
     wanted = [Event(t, "bench", Severity.WARNING, payload) for t, payload in HAPPENING]
@@ -171,7 +170,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--json", type=Path, help="also write the results to this file")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     bus, inbox, rows = per_second(given.rounds), per_event(given.rounds), tokens()
     heads = ("", *bus)

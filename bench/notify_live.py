@@ -1,15 +1,15 @@
-"""Events of a live run on their way to a client: whether any is lost, and their latency.
+"""Delivery of events from a live run to a client: losses and latency.
 
     python bench/notify_live.py [--seconds 60] [--json FILE]
 
 `dodona up` runs in its own process, with five rules that each emit an event for every tool call. A
-model on loopback calls twenty tools per turn, for as many turns as fill the given time: at least a
-hundred events per second, most of them in bursts at the ends of turns. A client reads all of them
-at /api/events. The latency of an event is the time from its timestamp until it is read.
+model on loopback calls twenty tools per turn, for as many turns as fill the requested time: at
+least a hundred events per second, most of them in bursts at the end of turns. A client reads all of
+them from /api/events. The latency of an event is the time from its timestamp until it was read.
 
-None is lost if each kind arrived as often as the run's own figures say: for each call of the model,
-one pending, one succeeded and five events of the rules; for each request, the start and the end of
-a turn.
+No event is lost if each type was received as often as the figures of the run require: for every
+tool call one pending event, one success event and five rule events; for every request, the start
+and the end of a turn.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import aiohttp
 from aiohttp import web
 
 RULES = 5
-CALLS = 20  # per turn, the most that a user can allow
-TURNS = 50  # also the most that a user can allow
+CALLS = 20  # per turn, the maximum that a user may allow
+TURNS = 50  # also the maximum
 PER_SECOND = 100
 LATEST_MS = 100.0
 PATIENCE = 60.0
@@ -41,7 +41,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Model:
-    """Answers each request in turn, at its pace."""
+    """Answers each request on schedule."""
 
     turns: int
     pace: float
@@ -54,7 +54,7 @@ class Model:
         self.began = self.began or time.monotonic()
         turn = self.requests
         self.requests += 1
-        # Each turn at a fixed time, regardless of the duration of the one before.
+        # On schedule, even if the turn before it was slow.
         await asyncio.sleep(max(0.0, self.began + turn * self.pace - time.monotonic()))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -164,7 +164,7 @@ async def listening(folder: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 async def asked(session: aiohttp.ClientSession, url: str, seconds: float) -> dict[str, Any]:
-    """Return the answer of one run, with the widest limits that a user can set."""
+    """Return the answer of one run, with the highest limits that a user may set."""
     limits = {
         "max_iterations": TURNS, "token_budget": 200_000, "max_tool_calls_per_turn": CALLS,
         "max_parallel_tools": 10, "timeout_seconds": min(600, int(seconds) + 60),
@@ -211,7 +211,7 @@ async def watched(url: str, seconds: float) -> tuple[Read, float]:
 
 
 def expected(model: Model) -> Counter[str]:
-    """Return how often each kind of event must have arrived."""
+    """The expected number of events by type."""
     each = Counter({f"plugin.user.tell-{number}": model.called for number in range(RULES)})
     each["tool.call.pending"] = each["tool.call.success"] = model.called
     each["agent.turn.start"] = each["agent.turn.end"] = model.requests
@@ -259,7 +259,7 @@ def table(found: dict[str, Any]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seconds", type=float, default=60.0)
-    options.add_argument("--json", type=Path, help="also write the results to this file")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     found = figures(*asyncio.run(measured(given.seconds)))
     print(table(found))

@@ -1,4 +1,4 @@
-"""The processes of a comparison: the model server, and each contestant in its own folder."""
+"""Processes of a comparison: the model server, and each contestant with its Python and folder."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Reply = dict[str, Any]
 
 
 class Lost(Exception):
-    """A contestant ended, hung or rejected an order."""
+    """A contestant ended, hung or refused an order."""
 
 
 @dataclass(slots=True)
 class Entrant:
-    """A contestant, as the benchmark sees it."""
+    """A contestant, as seen by the benchmark."""
 
     name: str
     process: Process
     server: ModelServer
 
     async def order(self, what: str, **values: Any) -> Reply:
-        """Execute an order; the reply contains its cost."""
+        """Send an order and return the reply with its cost."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": what, **values}).encode() + b"\n")
         await self.process.stdin.drain()
@@ -46,7 +46,7 @@ class Entrant:
         return reply
 
     async def counted(self, what: str, runs: int, *, model: str, **values: Any) -> Reply:
-        """Execute runs, and check their number of requests at the model server."""
+        """The same for a number of runs, with the request count of the model server."""
         before = await self.server.requests(model)
         reply = await self.order(what, model=model, **values)
         made = await self.server.requests(model) - before
@@ -59,9 +59,9 @@ class Entrant:
         try:
             line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
         except TimeoutError:
-            raise Lost(f"{self.name} does not answer") from None
+            raise Lost(f"{self.name} does not respond") from None
         if not line:
-            raise Lost(f"{self.name} has ended with {await self.process.wait()}")
+            raise Lost(f"{self.name} exited with {await self.process.wait()}")
         return json.loads(line)
 
 
@@ -101,13 +101,13 @@ async def race(names: Sequence[str], peers_python: Path) -> AsyncGenerator[dict[
 
 
 async def ready(entrants: dict[str, Entrant]) -> dict[str, Entrant]:
-    """Start the contestants one after the other, so that they do not disturb each other."""
+    """Yield the contestants that are ready, starting one after the other."""
     found: dict[str, Entrant] = {}
     for name, entrant in entrants.items():
         try:
             await entrant.reply()
         except Lost as lost:
-            note(f"left out: {lost}")
+            note(f"skipped: {lost}")
         else:
             found[name] = entrant
     return found
@@ -125,7 +125,7 @@ async def model_server() -> AsyncGenerator[ModelServer]:
 async def started(
     command: Sequence[str | Path], *, vault: Path | None = None
 ) -> AsyncGenerator[Process]:
-    """A process that is killed at the end of the block."""
+    """Start a process that is ended with the block, in any state."""
     if vault is not None:
         write_notes(vault)
     process = await asyncio.create_subprocess_exec(

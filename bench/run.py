@@ -1,16 +1,16 @@
-"""The cost of a run, compared with openai-agents, pydantic-ai, langgraph, agno and a lower bound.
+"""Cost of a run, compared with openai-agents, pydantic-ai, langgraph, agno and a lower bound.
 
     python bench/run.py [--quick] [--only PART …] [--no-peers] [--json FILE]
 
-Every contestant is a separate process and stores its conversations in its own SQLite file; one
-model server, which sends rendered bytes, serves them all. Rounds alternate between the contestants,
-so that load on the machine affects all of them equally; the best round of each counts, and the
-median of latencies. A round in which a run is lost does not count, and is reported as a fault. CPU
-is that of the whole process with its threads.
+Every contestant runs in its own process and stores its messages in its own SQLite file; one model
+server, which sends prepared bytes, serves them all. Rounds alternate over the contestants, so that
+load on the machine affects all of them; the best round of each counts, and the median for
+latencies. A round in which a run fails does not count, and is reported as an error. CPU time is
+that of the whole process, including threads.
 
-Dodona is called through `Oracle.ask` and `Oracle.stream_chunks`, as the gateway does, with tree,
-journal, metering and persistence. The lower bound ("limit") is aiohttp, json and one commit per
-run. Each run is in a new session, except where sessions are measured.
+Dodona is called through `Oracle.ask` and `Oracle.stream_chunks`, as in the gateway, with tree,
+journal, metering and persistence on. The lower bound ("limit") is aiohttp, json and one commit per
+run, and nothing else. Each run has a new session, except where sessions are measured.
 
 Parts: cpu, sessions (64 at once), stream (many answers on one core), history, latency, help, idle.
 """
@@ -41,7 +41,7 @@ CORE_OF_THE_SERVER, CORE_OF_THE_CONTESTANT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of each part."""
+    """The amount of work of each part."""
 
     rounds: int
     runs: int  # per round
@@ -49,7 +49,7 @@ class Size:
     each: int  # questions in each concurrent session
     heavy_rounds: int
     chunks: int  # of each concurrent answer
-    sessions: int  # that stay idle
+    sessions: int  # idle sessions
 
 
 FULL = Size(7, 60, 12, 8, 3, 400, 2000)
@@ -58,7 +58,7 @@ QUICK = Size(3, 20, 3, 4, 1, 200, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The contestants, the figures and the size, for every part."""
+    """Shared by all parts."""
 
     entrants: dict[str, Entrant]
     figures: Figures
@@ -71,7 +71,7 @@ class Race:
         return [self.entrants[name] for name in names if name in self.entrants]
 
     def take(self, entrant: Entrant, reply: Reply, **found: str) -> None:
-        """Store members of a reply under the names of figures; lost runs do not count."""
+        """Store members of a reply under the names of the figures, unless runs failed."""
         lost = reply["lost"]
         self.figures.add_lost(entrant.name, lost)
         if lost:
@@ -82,7 +82,7 @@ class Race:
     async def each(
         self, entrants: Sequence[Entrant], work: Callable[[Entrant], Awaitable[None]]
     ) -> None:
-        """Do the work for one after the other; report those that fail and continue."""
+        """Call the function for each contestant; report a failure and continue with the others."""
         for entrant in entrants:
             try:
                 await work(entrant)
@@ -96,7 +96,7 @@ class Race:
 
 
 async def cpu(race: Race) -> None:
-    """CPU of a run: without tools, three rounds of tools, five parallel tools; and paced."""
+    """CPU time of a run: no tools, three rounds of tools, five tools at once; and paced."""
     everybody = list(race.entrants.values())
 
     async def warm_up(entrant: Entrant) -> None:
@@ -117,7 +117,7 @@ async def cpu(race: Race) -> None:
 
 
 async def sessions(race: Race) -> None:
-    """Runs per second with 64 concurrent sessions, without and with three rounds of tools."""
+    """Runs per second with 64 concurrent sessions, without tools and with three rounds of tools."""
     for number, kind in product(range(race.size.heavy_rounds), ("none", "rounds3")):
         note(f"{AT_ONCE} sessions, round {number + 1} of {race.size.heavy_rounds}: {kind}")
         label = f"64 sessions, {kind}"
@@ -139,7 +139,7 @@ async def sessions(race: Race) -> None:
 
 
 async def stream(race: Race) -> None:
-    """300, then 500 concurrent answers, 50 chunks per second each, all on one core."""
+    """300, then 500 concurrent answers with 50 chunks per second each, on one core."""
     chosen = race.named(OURS)
     all_cores = [CORE_OF_THE_SERVER, CORE_OF_THE_CONTESTANT]
     for answers in (300, 500):
@@ -170,7 +170,7 @@ async def stream(race: Race) -> None:
 
 
 async def history(race: Race) -> None:
-    """CPU of a run in conversations of different lengths; 100,000 messages only for Dodona."""
+    """CPU time of a run in conversations of different lengths; 100,000 messages only for Dodona."""
     everybody = list(race.entrants.values())
     rounds = race.size.heavy_rounds + 1
 
@@ -185,7 +185,7 @@ async def history(race: Race) -> None:
         note(f"history, round {number + 1} of {rounds}")
 
         async def measure(entrant: Entrant, turn: int = number) -> None:
-            # The first run after a pause costs more, so the order varies.
+            # The first run after a pause costs more, so the order of lengths varies.
             for size in lengths(entrant)[:: -1 if turn % 2 else 1]:
                 await hot(race, entrant, size, f"hot-{turn}")
                 if entrant.name in OURS:
@@ -199,7 +199,7 @@ def lengths(entrant: Entrant) -> list[int]:
 
 
 async def pasts(entrant: Entrant, size: int, name: str, count: int) -> list[str]:
-    """Sessions of a length, one for each run, because a run makes a session longer."""
+    """Sessions of a given length, one for each run, so that short ones stay short."""
     if size != SHORT:
         return [f"past-{size}"] * count
     sessions = [f"{name}-{n}" for n in range(count)]
@@ -209,7 +209,7 @@ async def pasts(entrant: Entrant, size: int, name: str, count: int) -> list[str]
 
 
 async def hot(race: Race, entrant: Entrant, size: int, name: str) -> None:
-    """In sessions that have just been used."""
+    """In sessions with a recent question."""
     count = min(race.size.runs, 40) if entrant.name in OURS else 1
     sessions = await pasts(entrant, size, name, count)
     await entrant.order("runs", model="none", count=count, sessions=sessions)
@@ -218,7 +218,7 @@ async def hot(race: Race, entrant: Entrant, size: int, name: str) -> None:
 
 
 async def cold(race: Race, entrant: Entrant, size: int, name: str) -> None:
-    """In sessions for which this process has no valid cache."""
+    """In sessions that are not cached in this process."""
     count = min(race.size.runs, 15)
     sessions = await pasts(entrant, size, name, count)
     reply = await entrant.counted("cold", count, model="none", sessions=sessions)
@@ -226,7 +226,7 @@ async def cold(race: Race, entrant: Entrant, size: int, name: str) -> None:
 
 
 async def latency(race: Race) -> None:
-    """Time from sending a chunk until it arrives: all at once, or one per millisecond."""
+    """Time from sending a chunk until it is received: all at once, or one per millisecond."""
     for number in range(race.size.rounds):
         for how in ("burst", "paced"):
             note(f"latency, round {number + 1} of {race.size.rounds}: {how}")
@@ -251,7 +251,7 @@ async def show_help(race: Race) -> None:
 
 
 async def idle(race: Race) -> None:
-    """Memory of a session after one question."""
+    """Memory of a session that is idle after one question."""
     note(f"{race.size.sessions:,} idle sessions")
 
     async def measure(entrant: Entrant) -> None:
@@ -262,7 +262,7 @@ async def idle(race: Race) -> None:
     await race.each(race.named(("dodona",)), measure)
 
 
-# Idle memory first: later parts use more memory than two thousand sessions.
+# Idle memory first: later parts leave more behind than two thousand sessions.
 PARTS: dict[str, Callable[[Race], Awaitable[None]]] = {
     "help": show_help,
     "idle": idle,
@@ -280,7 +280,7 @@ PARTS: dict[str, Callable[[Race], Awaitable[None]]] = {
 async def bench(parts: Sequence[str], names: Sequence[str], size: Size, python: Path) -> Figures:
     figures = Figures()
     if (load := os.getloadavg()[0]) > BUSY:
-        note(f"the machine is busy (load {load:.1f}): runs per second and latencies are unreliable")
+        note(f"the machine is busy (load {load:.1f}): throughput and latency are not reliable")
     async with race(names, python) as entrants:
         for name, part in PARTS.items():
             if name in parts:
@@ -298,14 +298,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about three minutes")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument("--no-peers", action="store_true", help="only Dodona and the lower bound")
+    parser.add_argument("--no-peers", action="store_true", help="only Dodona and the limit")
     parser.add_argument(
         "--peers-python",
         type=Path,
         default=Path(".venv-bench/bin/python"),
         help="a Python with the peers installed (group `bench-run`)",
     )
-    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     peers = () if given.no_peers else PEERS
     if peers and not given.peers_python.exists():
@@ -317,7 +317,7 @@ def main() -> int:
     found = [t for t in targets(figures, peers) if t.met is not None or given.only == list(PARTS)]
     print(table(figures, names) + "\n")
     for fault in figures.faults:
-        print(f"  FAULT         {fault}")
+        print(f"  ERROR         {fault}")
     show(found)
     document = {
         **figures.as_json(),

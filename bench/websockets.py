@@ -1,14 +1,14 @@
-"""Ten thousand connections to `/ws` of one gateway, one in a hundred of them chatting.
+"""Ten thousand connections to `/ws` of one gateway, one percent of them chatting.
 
     python bench/websockets.py [--connections 10000] [--seconds 30] [--json FILE]
 
-`dodona up` runs in its own process; so do the clients and the model, which streams fifty pieces of
-text per second to each chatting client. A chatting client asks again as soon as it has an answer.
-Two hundred times per second, a random idle connection sends a ping. The cost of a connection is the
-growth of the gateway's memory when all are open and idle, divided by their number.
+`dodona up` runs in its own process, and so do the clients and the model, which streams fifty pieces
+of text per second to each chatting client; these ask again as soon as they are answered. Two
+hundred times per second a random idle connection sends a ping. The memory per connection is the
+growth of the gateway when all are open and idle, divided by their number.
 
-Routing is measured in this process: 100,000 bindings with every combination of fields, and messages
-that match none or the least specific one.
+Routing is measured in this process: 100,000 bindings that use every combination of fields, and
+messages that match none or the least specific of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Peer:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the clients have ended")
+            raise SystemExit("the clients exited")
         return json.loads(line)
 
     def go_on(self) -> None:
@@ -99,13 +99,13 @@ def address(file: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def memory(pid: int) -> float:
-    """Resident memory of a process, in kilobytes."""
+    """Resident memory of the process, in kilobytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
 def cpu(pid: int) -> float:
-    """CPU seconds of a process."""
+    """CPU time of the process, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -213,7 +213,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--connections", type=int, default=10_000)
     options.add_argument("--seconds", type=float, default=30.0)
-    options.add_argument("--json", type=Path, help="also write the results to this file")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -233,7 +233,7 @@ def main() -> int:
     }
     print()
     for fault in figures["faults"]:
-        print(f"  fault: {fault}")
+        print(f"  error: {fault}")
     for check, is_met in met.items():
         print(f"  {'met   ' if is_met else 'MISSED'}  {check}")
     document = {"websockets": figures, "routing": routes, "met": met}

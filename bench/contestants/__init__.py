@@ -1,5 +1,5 @@
-"""The contestants of `bench/run.py`: Dodona, the lower bound and the peers.
+"""The contestants of `bench/run.py`, which answer the same questions: Dodona, the limit, the peers.
 
-Each module is loaded in its own process, by a Python with its dependencies, and has a class
-`Contestant`. They share only the module `contestant`.
+Each module has a class `Contestant` and is loaded in its own process, by a Python that has its
+dependencies. They share nothing but the module `contestant`.
 """

@@ -17,18 +17,18 @@ class Contender(Protocol):
     """When `ask` returns, all messages are in a SQLite file."""
 
     async def start(self, base_url: str, folder: Path) -> None:
-        """Prepare. Notes are in `folder`/vault; the SQLite file is created in `folder`."""
+        """Prepare. The notes are in `folder`/vault; the database is created in `folder`."""
         ...
 
     async def open(self, sessions: Sequence[str]) -> None:
-        """Prepare sessions that are used concurrently."""
+        """Prepare sessions for concurrent questions."""
 
     async def ask(self, session: str, model: str, hear: Hear) -> None:
-        """One run, streamed: `hear` receives each piece of the answer's text."""
+        """Make one run and stream it: `hear` receives each piece of text."""
         ...
 
     async def fill(self, session: str, messages: int) -> None:
-        """Give a session a history of this many messages."""
+        """Fill a session with a history of so many messages."""
         ...
 
     async def stop(self) -> None: ...
@@ -39,5 +39,5 @@ def filler(number: int) -> str:
 
 
 def read_note(vault: Path, path: str) -> str:
-    """The tool of the peers."""
+    """The complete tool of the peers."""
     return (vault / path).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Dodona, composed like `dodona up`, and called like the gateway does.
+"""Dodona, assembled as `dodona up` does it, and called as the gateway calls it.
 
-A session is the context of a project. A session that was not opened before is a new conversation in
+A session is the context of a project. A session that was not opened first is a new conversation in
 the default project, as with `"new": true`.
 """
 
@@ -23,7 +23,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER
 from dodona.net.redactor import Redactor
 
-TOKENS = 20  # of a message in the history
+TOKENS = 20  # of a message of the history
 
 CONFIG = """
 [agent]
@@ -34,7 +34,7 @@ model = "none"
 [vault]
 path = {vault}
 
-# The others do not summarise, and a summary is a request outside of a run.
+# The others sum nothing up, and a summary is a request that no run made.
 [context]
 compress = false
 
@@ -88,7 +88,7 @@ class Contestant(Contender):
                     raise RuntimeError(body["error"]["message"])
 
     async def fill(self, session: str, messages: int) -> None:
-        """Ask once, so that a conversation exists; then insert a history before its head."""
+        """Ask once to create a conversation, then insert a history behind its head."""
         if session not in self._opened:
             await self.open([session])
             await self.ask(session, "none", lambda _: None)
@@ -105,7 +105,7 @@ SERIES = (
 
 
 def _fill(file: Path, project: str, messages: int) -> None:
-    """Insert runs with two messages each, in a chain that starts at the head."""
+    """Insert runs with two messages each, as a chain from the head, all at once."""
     with sqlite3.connect(file, timeout=60) as db:
         db.execute("BEGIN IMMEDIATE")
         conversation, head = db.execute(

@@ -1,4 +1,4 @@
-"""The conditions that must hold after a trial. Each check reports violations as sentences."""
+"""Invariants after a trial. Each check returns every violation as a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Check = Callable[[Trial], Iterator[str]]
 
 
 def breaches(trial: Trial) -> dict[str, list[str]]:
-    """Violations by check; all lists are empty if all checks pass."""
+    """Violations by check; all lists are empty if the trial passed."""
     return {what: list(check(trial)) for what, check in CHECKS.items()}
 
 
@@ -23,7 +23,7 @@ def breaches(trial: Trial) -> dict[str, list[str]]:
 
 
 def kept(trial: Trial, plan: Plan) -> list[int]:
-    """The request of each turn whose answer counts: the last one."""
+    """For each turn, the request whose answer counts: the last one made."""
     numbers: dict[int, int] = {}
     for request in trial.world.requests[plan.number]:
         numbers[request.turn] = request.number
@@ -44,7 +44,7 @@ def expected_text(trial: Trial, plan: Plan) -> str:
 
 
 def told(trial: Trial) -> Iterator[Asked]:
-    """The questions that were answered; `every_run_ends` reports the others."""
+    """The questions that were answered; `every_run_ends` checks the others."""
     return (asked for asked in trial.asked if asked.heard.ended == "done")
 
 
@@ -61,7 +61,7 @@ def every_run_ends(trial: Trial) -> Iterator[str]:
 
 
 def streams_are_whole(trial: Trial) -> Iterator[str]:
-    """Nothing is missing or duplicated, and `seq` increases."""
+    """Nothing is missing, nothing is duplicated, and `seq` increases."""
     for asked in told(trial):
         name = f"run {asked.run_id} of plan {asked.plan.number}"
         yield from (f"{name}: {breach}" for breach in asked.breaches + asked.heard.breaches)
@@ -76,7 +76,7 @@ def streams_are_whole(trial: Trial) -> Iterator[str]:
 
 
 def replays_agree(trial: Trial) -> Iterator[str]:
-    """A late client receives the same chunks as the clients before."""
+    """A late client receives the same chunks as one that was connected."""
     for asked in told(trial):
         if asked.run_id is None:
             continue
@@ -99,9 +99,9 @@ def exchanges_are_saved_once(trial: Trial) -> Iterator[str]:
 
 
 def effects_follow_the_rules(trial: Trial) -> Iterator[str]:
-    """A `once` effect happens at most once, a `keyed` one has one key, discarded answers have none.
+    """`once` at most once, `keyed` under one key, and nothing for a discarded answer.
 
-    A call with the effect `none` may be repeated: it has no side effect.
+    A call with effect `none` may be repeated, because it leaves nothing behind.
     """
     keys: dict[str, str] = {}
     good = {call.label for asked in trial.asked for call in kept_calls(trial, asked.plan)}
@@ -128,17 +128,17 @@ def calls_are_answered(trial: Trial) -> Iterator[str]:
             if call.kind == "write":
                 file = trial.gateway.vault / call.path
                 if not file.exists() or file.read_text(encoding="utf-8") != call.content:
-                    yield f"{name}: its note does not exist"
+                    yield f"{name}: its note is missing"
             elif call.kind == "once" and "unknown" in result:
                 continue
             elif not trial.world.effects.get(call.label):
-                yield f"{name} did not happen; the model received: {result!r}"
+                yield f"{name} was not executed; reported result: {result!r}"
             elif result != f"done: {call.label}":
-                yield f"{name} happened; the model received: {result!r}"
+                yield f"{name} was executed; reported result: {result!r}"
 
 
 def model_calls_are_not_wasted(trial: Trial) -> Iterator[str]:
-    """No turn is requested after the next one was, or more often than it was interrupted."""
+    """No turn is requested again after the next one, or more often than it was interrupted."""
     yield from (f"a request without a plan: {stray}" for stray in trial.world.strays)
     for plan, requests in trial.world.requests.items():
         turns = [request.turn for request in requests]
@@ -186,7 +186,7 @@ def store_is_sound(trial: Trial) -> Iterator[str]:
 
 
 def attempts_are_real(trial: Trial) -> Iterator[str]:
-    """No chunk belongs to a future attempt, and there are no more attempts than starts."""
+    """No chunk belongs to an attempt after the last, and there are no more attempts than starts."""
     for asked in told(trial):
         if asked.run_id is None:
             continue

@@ -1,4 +1,4 @@
-"""The process that is killed and started again."""
+"""The gateway process that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ path = {vault}
 [store]
 url = {store}
 
-# A summary is a request outside of a run: the checks would count it as a repeated one.
+# A summary is a request that no run made; the checks could not distinguish it from a repeated one.
 [context]
 compress = false
 
@@ -42,7 +42,7 @@ class CannotStart(Exception):
 
 @dataclass(slots=True)
 class Gateway:
-    """One folder, one store, and a sequence of processes that use them."""
+    """One folder, one store, and one process after another on them."""
 
     folder: Path
     world: str
@@ -74,7 +74,7 @@ class Gateway:
         (self.folder / "config.toml").write_text(text, encoding="utf-8")
 
     async def start(self, *, die_at: int = 0, when: str = "before") -> bool:
-        """Start it. Return False if it killed itself before it listened, as planned."""
+        """Start it. False if it killed itself before it listened, as planned."""
         self.starts += 1
         command = [sys.executable, str(LAUNCHER), str(self.folder / "config.toml"), self.world]
         if die_at:
@@ -95,7 +95,7 @@ class Gateway:
             return True
         code = await self._process.wait()
         if not (die_at and code == -9):
-            raise CannotStart(f"the gateway ended with {code}: {self.last_words()}")
+            raise CannotStart(f"the gateway exited with {code}: {self.last_words()}")
         self.deaths += 1
         return False
 
@@ -106,7 +106,7 @@ class Gateway:
         await self._up.wait()
 
     async def kill(self) -> None:
-        """Send SIGKILL, unless it has killed itself."""
+        """Send SIGKILL, unless it has already killed itself."""
         assert self._process is not None
         self._up.clear()
         with suppress(ProcessLookupError):
@@ -115,14 +115,14 @@ class Gateway:
         self.deaths += 1
 
     async def died(self, patience: float) -> bool:
-        """Wait until it has killed itself; return False if it is still alive after that time."""
+        """Wait until it has killed itself; False if it is still alive after that time."""
         assert self._process is not None
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), patience)
         return self._process.returncode is not None
 
     async def stop(self) -> int:
-        """Stop it gracefully; return its exit code."""
+        """Stop it with SIGTERM, and return its exit status."""
         assert self._process is not None
         self._up.clear()
         with suppress(ProcessLookupError):

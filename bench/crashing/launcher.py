@@ -1,9 +1,9 @@
-"""The gateway as `dodona up` starts it, with three more tools whose effects can be counted.
+"""Start the gateway as `dodona up` does, with three extra tools whose effects can be counted.
 
     python bench/crashing/launcher.py CONFIG WORLD [--die-at N --when before|after]
 
-It prints its address. `--die-at` kills it with SIGKILL at its Nth commit, before or after it: no
-timing from outside hits these moments as reliably.
+It prints its address. `--die-at` kills it with SIGKILL before or after its Nth commit: timing from
+outside cannot hit these moments reliably.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Probes:
 
 
 def die_at(number: int, when: str) -> None:
-    """Count the commits of every connection from now on; kill the process at the given one."""
+    """Make every connection count its commits, and kill the process at the Nth."""
     made = 0
     connect = sqlite3.connect
 

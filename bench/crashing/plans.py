@@ -1,4 +1,4 @@
-"""Plans: questions that name the calls that the model server makes, turn by turn."""
+"""Plans: questions that encode which calls the model server makes, turn by turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARK = re.compile(r"\[plan (\d+): ([a-z+,]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The kinds of the calls of each turn; the answer follows the last turn."""
+    """The kinds of calls in each turn; the answer follows the last turn."""
 
     number: int
     turns: tuple[tuple[str, ...], ...]
@@ -37,9 +37,9 @@ class Plan:
 
     @classmethod
     def draw(cls, number: int, random: Random) -> Plan:
-        """Up to three turns of up to three calls; at most two of them are `once` calls.
+        """Draw up to three turns of up to three calls, at most two of which have effect `once`.
 
-        Three calls in a row with an unknown outcome would end a run.
+        Three consecutive calls with unknown outcome would end a run.
         """
         turns = [
             [random.choice(KINDS) for _ in range(random.randint(1, 3))]
@@ -56,10 +56,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that the model server requested, in its answer to one request.
+    """A call that the model server requested in its answer to one request.
 
-    A repeated request is answered with other calls. This shows whether a discarded answer had an
-    effect.
+    A repeated request is answered with other calls, so that an effect of a discarded answer can be
+    detected.
     """
 
     plan: int
@@ -92,5 +92,5 @@ class Call:
 
 
 def words(plan: int, turn: int, request: int) -> list[str]:
-    """The text of one answer of the model server, piece by piece."""
+    """The text of one answer of the model server, in pieces."""
     return [f"({plan}.{turn}.{request}.{n}) " for n in range(8)]

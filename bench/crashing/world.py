@@ -1,4 +1,4 @@
-"""The outside world: a model server, and a place where tools have their effects.
+"""The outside world: a model server, and the place where tools have their effects.
 
 It runs in the process that does the killing, so its counts are independent of the gateway.
 """
@@ -29,7 +29,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A model request: its number within its turn, and whether it was answered completely."""
+    """One model request: its number within its turn, and whether it was answered completely."""
 
     turn: int
     number: int
@@ -46,7 +46,7 @@ class World:
     calls: dict[str, Call] = field(default_factory=dict)
     effects: dict[str, list[Happened]] = field(default_factory=lambda: defaultdict(list))
     results: dict[str, str] = field(default_factory=dict)
-    strays: list[str] = field(default_factory=list)  # requests without a plan
+    strays: list[str] = field(default_factory=list)  # requests that belong to no plan
     url: str = ""
 
     @asynccontextmanager
@@ -70,7 +70,7 @@ class World:
         told = await request.json()
         self.effects[told["call"]].append(Happened(told["kind"], told["key"]))
         self.on_effect()
-        # The effect has happened; the caller does not know that yet.
+        # The effect has happened, but the caller does not know it yet.
         await asyncio.sleep(self.random.uniform(0, 0.012))
         return web.json_response({"done": told["call"]})
 
@@ -93,7 +93,7 @@ class World:
         return await self._stream(request, words(plan.number, turn, number), calls)
 
     def _hear(self, messages: list[dict[str, Any]]) -> None:
-        """Store the result of each call, as the model receives it."""
+        """Record the outcome of each call, as reported to the model."""
         for message in messages:
             if message["role"] == "tool":
                 label = message["tool_call_id"].removeprefix("call_")
@@ -116,7 +116,7 @@ class World:
             await response.write(_rendered({"choices": [], "usage": usage}) + b"data: [DONE]\n\n")
             await response.write_eof()
         except ConnectionError:
-            pass  # killed in the middle of an answer, as intended
+            pass  # killed while streaming, as intended
         return response
 
 

@@ -59,8 +59,8 @@ def test_every_mistake_is_told(tmp_path: Path) -> None:
         'x.toml:2: agent.provider must be a known provider (got "antropic"). '
         "Did you mean 'anthropic'?\n"
         'x.toml:3: agent.api_key must be "env:NAME" or "file:PATH", never the secret itself. '
-        "Write env: and the name of a variable, or file: and the path of a file that only you may "
-        "read (chmod 600).\n"
+        "Use env: and the name of an environment variable, or file: and the path of a file that "
+        "only you can read (chmod 600).\n"
         "x.toml:4: agent.max_tokens must be > 0 (got -5).\n"
         'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
     )
@@ -243,8 +243,8 @@ def test_a_setting_is_printed_by_itself(here: Path, capsys: pytest.CaptureFixtur
         ("stor.url", "unknown key stor. Did you mean 'store'?"),
         ("bindings[0].chanel", "unknown key bindings[0].chanel. Did you mean 'channel'?"),
         ("agent..model", "'agent..model' is not a valid setting name. Examples: agent.model, "),
-        ("bindings[0].channel", "there is no bindings[0].channel. See: dodona config show"),
-        ("agents.work.model", "there is no agents.work.model. See: dodona config show"),
+        ("bindings[0].channel", "bindings[0].channel is not set. See: dodona config show"),
+        ("agents.work.model", "agents.work.model is not set. See: dodona config show"),
     ],
 )
 @pytest.mark.usefixtures("here")

@@ -98,7 +98,7 @@ async def _run_gateway(
             print_text(redactor.scrub(_format_greeting(url, config, runtime)))
 
         async def finish_runs() -> None:
-            print_note("\nWaiting for active runs. Press Ctrl-C again to stop immediately.")
+            print_note("\nStopping after active runs finish. Press Ctrl-C again to stop now.")
             for each in announcements:
                 each.remove(config.home)
             _print_stopped(await runtime.shutdown(SHUTDOWN_TIMEOUT))
