@@ -48,7 +48,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     events.AGENT_LOOP_DETECTED: ("The model repeats the same calls.", "`pattern`"),
     events.TOOL_CALL_HELD: (
         "A tool call requires approval, because the run has read [untrusted text]"
-        "(../explanation/security.md#text-from-outside).",
+        "(../explanation/security.md#untrusted-text).",
         "`tool`, `call`, `reason`",
     ),
     events.SUBAGENT_COMPLETE: (

@@ -29,7 +29,7 @@ ABOUT: Final[Mapping[ToolCategory, str]] = {
 
 # The tools need their stores only when they are called, and none is called here.
 _NO_STORE: Final[Any] = None
-_UNTRUSTED_TEXT: Final = "[untrusted text](../explanation/security.md#text-from-outside)"
+_UNTRUSTED_TEXT: Final = "[untrusted text](../explanation/security.md#untrusted-text)"
 
 
 def tools_page() -> str:

@@ -406,7 +406,7 @@ def test_every_chunk_is_documented() -> None:
 
 def test_every_kind_of_system_chunk_is_documented() -> None:
     """The kinds that the agent and the shipped subscribers make are those of the page."""
-    made = re.compile(r'(?:Notice\(\s*|chunks\.system\()"(\w+)"')
+    made = re.compile(r'(?:TurnWarning\(\s*|chunks\.system\()"(\w+)"')
     kinds = {kind for text in source("agent") for kind in made.findall(text)}
     kinds |= {read_subscriber(file).system_type for file in BUILTIN_SUBSCRIBERS.glob("*.toml")}
     told = re.findall(r"^\| `(\w+)` \|", sections("chunks.md")["Kinds of system chunks"], re.M)
