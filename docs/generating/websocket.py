@@ -31,7 +31,7 @@ ABOUT_EVENTS: Final[Mapping[str, str]] = {
     "done": "The run ended. This is the last event.",
     "error": "The run failed or was cancelled. This is the last event. If `data` contains "
     "`is_lost`, the run continues but this connection no longer receives it: try "
-    "`chat.stream_events`.",
+    "`chat.events`.",
 }
 
 
@@ -75,7 +75,7 @@ def websocket_page() -> str:
         *(_section(method) for method in METHODS),
         "## Events",
         prose("""`data` is the [chunk](chunks.md) without its `type`, `run_id` and `seq`. `seq`
-            increases within a run. To resume, pass the last one to `chat.stream_events` as
+            increases within a run. To resume, pass the last one to `chat.events` as
             `after`."""),
         table(
             ("event", "chunks", "meaning"),

@@ -115,7 +115,7 @@ async def test_a_vetted_page_does_not_redirect_to_others(
     script.will(fetch(site, "/oaks"), fetch(site, "/moved"), says("Read."))
     chunks = await own.streamed(f"Read {here(site, '/moved')} too.")
     assert of_type(chunks, "tool_result")[1]["result"] == (
-        f"{here(site, '/moved')} redirects to {site.url('/stolen', host='localhost')}, which is "
+        f"{here(site, '/moved')} redirects to {site.url('/stolen', host='localhost')}, which "
         f"cannot be fetched: {REASON}. Show the user this URL: if they type it, it can be fetched."
     )
     assert pages(site) == ["/oaks", "/moved"]

@@ -27,7 +27,7 @@ from dodona.tools.rebuildable_db import LOCK_TIMEOUT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
 from dodona.tools.vault.moves.move_log import MoveLog
-from dodona.tools.vault.moves.move_service import Mover
+from dodona.tools.vault.moves.mover import Mover
 from dodona.tools.vault.notes.files import (
     NoteContent,
     read_file,

@@ -28,7 +28,7 @@ from dodona.tools.rebuildable_db import (
     transaction,
 )
 from dodona.tools.vault.index import backlink_query, index_rows, vocabulary
-from dodona.tools.vault.index.search_sql import SectionSearcher
+from dodona.tools.vault.index.searcher import SectionSearcher
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
 from dodona.tools.vault.notes.paths import MAX_DEPTH, is_allowed_name, is_note
 
