@@ -1,16 +1,16 @@
-"""What budgets cost: calls reserved and settled under five ceilings, and whether those hold.
+"""Cost of budgets: reserve and settle calls under five ceilings, and check that they hold.
 
     python bench/budgets.py [--rounds 3] [--json FILE]
 
-A call is put aside (prompt and longest answer), then settled at a part of that and recorded: two
-transactions, with 64 callers at once, in two stores on one database, as two processes are. Its
-session, agent and user are chance; its day and month are everybody's. The ceilings allow about
-half of the calls.
+Each call reserves tokens for the prompt and the longest answer, then settles a part of them and is
+recorded: two transactions, with 64 concurrent callers, in two stores on one database, like two
+processes. Session, agent and user are random; all calls share the day and the month. The ceilings
+allow about half of the calls.
 
-"naive" is what one would write first: one UPDATE of all five rows that adds the whole amount if it
-fits, rolled back when a row is missing, and one that takes the rest back; no order, no hold, no
-record. It does less, so it may be faster. What counts beside it: the deadlocks that it meets, for
-each of which PostgreSQL lets everybody wait a second. It is stopped after 15 seconds.
+"naive" is the obvious implementation: one UPDATE of all five rows that adds the whole amount if it
+fits, rolled back if a row does not match, and a second UPDATE that returns the rest; no lock order,
+no reservation, no record. It does less, so it may be faster, but it deadlocks, and each deadlock
+stalls PostgreSQL for a second. It is stopped after 15 seconds.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from dodona.store import Store
 
 CALLS = 2_000
 AT_ONCE = 64
-PATIENCE = 15.0  # seconds for the naive
+PATIENCE = 15.0  # seconds for the naive implementation
 AT = 1_794_960_000.0
-MOST = 1_800  # tokens of a call
+MOST = 1_800  # tokens per call
 ALLOWED = CALLS * MOST // 5
 CEILINGS = Ceilings(
     session=Ceiling(tokens=ALLOWED),
@@ -60,7 +60,7 @@ CEILINGS = Ceilings(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What one caller wants; `share` is what it will use of that."""
+    """A call to make; `share` is the part of the reservation that it uses."""
 
     user: str
     agent: str
@@ -104,7 +104,7 @@ def calls(seed: int) -> list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one round. `held` is what is left in the end, `over` what passed a ceiling."""
+    """The result of one round: `held` is still reserved at the end, `over` exceeds a ceiling."""
 
     per_second: float
     allowed: int
@@ -114,7 +114,7 @@ class Result:
     over: int
 
 
-# -- ours ------------------------------------------------------------------------------------
+# -- Dodona ----------------------------------------------------------------------------------
 
 
 def ours(url: str, wanted: Sequence[Call]) -> Result:
@@ -182,7 +182,7 @@ _TABLE = "CREATE TABLE naive (scope TEXT PRIMARY KEY, used BIGINT NOT NULL, ceil
 
 
 class NaivePostgres:
-    """A connection for each of the threads, as a pool has."""
+    """One connection per thread, as in a pool."""
 
     def __init__(self, url: str, wanted: Sequence[Call]) -> None:
         self._url = url
@@ -244,7 +244,7 @@ class NaivePostgres:
 
 
 def naive_sqlite(file: Path, wanted: Sequence[Call]) -> Result:
-    """One connection, one commit each, as fast as the disk lets it."""
+    """One connection, one commit per call, as fast as the disk allows."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
@@ -279,7 +279,7 @@ def all_scopes(wanted: Sequence[Call]) -> set[str]:
     return {scope for call in wanted for scope in call.scopes}
 
 
-# -- the race --------------------------------------------------------------------------------
+# -- rounds ----------------------------------------------------------------------------------
 
 
 def deadlocks(url: str) -> int:
@@ -292,7 +292,7 @@ def deadlocks(url: str) -> int:
 
 
 def bench(rounds: int) -> dict[str, Result]:
-    """The best round of each; of deadlocks and of what went wrong, all of it."""
+    """Return the best round of each contestant; deadlocks and errors are summed over all rounds."""
     found: dict[str, list[Result]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -334,7 +334,7 @@ def start_postgres(folder: Path) -> str:
 
 
 def show(results: dict[str, Result]) -> bool:
-    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} at once:\n")
+    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} concurrent:\n")
     names = ("calls/s", "allowed", "refused", "deadlocks", "held", "over")
     print(f"{'':20}" + "".join(f"{name:>12}" for name in names))
     for contestant, result in results.items():
@@ -344,15 +344,15 @@ def show(results: dict[str, Result]) -> bool:
         ours_ = results[database]
         is_met = ours_.held == ours_.over == ours_.deadlocks == 0
         met = met and is_met
-        told = "met" if is_met else "MISSED"
-        print(f"{database}: nothing over, nothing held in the end, no deadlock: {told}")
+        verdict = "met" if is_met else "MISSED"
+        print(f"{database}: no ceiling exceeded, no reservation left, no deadlock: {verdict}")
     return met
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     results = bench(options.rounds)
     met = show(results)

@@ -1,31 +1,31 @@
-"""What the index of code costs and how well it finds, on real packages.
+"""Speed and quality of the code index, on real packages.
 
     python bench/code.py [--rounds 3] [--quick] [--json FILE]
 
-The code is what is installed beside Dodona: its site-packages, and the standard library. Contenders
-take turns, several rounds; the best round of each counts.
+The code is the site-packages next to Dodona and the standard library. Contestants alternate over
+several rounds; the best round of each counts.
 
-Indexing is in CPU time of one thread. "bare" is the limit: tree-sitter parses the same files, and
-what is between two definitions goes into one FTS5 table as it stands; no symbols, no references, no
-words of identifiers, no stamps, no text to show. Unchanged files are the 10,000 smallest there are:
-what counts is how many. Answers are timed in wall time on all of it; "grep" looks for a whole word
-in the same files with ripgrep, or with grep where that is not installed.
+Indexing is measured in CPU time of one thread. "bare" is the lower bound: tree-sitter parses the
+same files, and the text between two definitions goes into one FTS5 table; no symbols, references,
+parts of identifiers, timestamps or text to show. The unchanged files are the 10,000 smallest,
+because only their number matters. Queries are measured in wall time on everything; "grep" searches
+for a whole word in the same files with ripgrep, or with grep if that is not installed.
 
-Quality is held against `ast` on three packages. A definition is each class and function, and each
-name that a module or class assigns; it is asked for by its name and what it is in (`Meter.limit`),
-and found if its line is among the 20 that find_definition shows. A use is each line on which `ast`
-has a name as something that is read, called, deleted, imported, passed by keyword or, as an
-attribute of anything but `self`, set; lines that define it, and those that set it on `self`, are
-left out on both sides. 300 names of each package are asked for, by chance.
+Quality is compared with `ast` on three packages. A definition is every class and function, and
+every name that a module or class assigns; it is queried with its container (`Meter.limit`), and
+counts as found if its line is among the 20 that find_definition shows. A use is every line on
+which `ast` reads, calls, deletes, imports or passes the name by keyword, or sets it as an attribute
+of anything but `self`; lines that define it or set it on `self` are excluded on both sides. 300
+random names of each package are queried.
 
-Read that figure for what it is. Both sides answer by name, from a parser, and what is left out
-follows the rules of find_references: it shows that no line is lost or made up, and near 1 is to be
-expected. It does not show that a line means the thing asked for. "jedi" does: it compares with what
-jedi infers for some classes and functions whose name nothing else in the package defines. It is low
-where jedi cannot infer an attribute, and where a parameter or keyword has the same name; there is
-no target for it. Docstrings are queries for the functions they were taken from, which are indexed
-without them. Where the extra `embeddings` is installed, some of them are asked by meaning as well,
-and by words for comparison: "cold" is a search that computes vectors, "warm" the same one again.
+This figure is limited: both sides match by name, from a parser, and the exclusions follow the rules
+of find_references. It shows that no line is lost or invented, and should be close to 1; it does not
+show that a line refers to the requested symbol. "jedi" does: it compares with the references that
+jedi infers for some classes and functions whose name is unique in the package. It is low where jedi
+cannot infer an attribute, and where a parameter or keyword has the same name, so it has no target.
+Docstrings are used as queries for their functions, which are indexed without them. If the extra
+`embeddings` is installed, some of these are also searched by meaning, and by words for comparison:
+"cold" is a search that computes vectors, "warm" the same search again.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ MB_PER_SECOND = 4.0
 FILES, UNCHANGED_SECONDS = 10_000, 1.0
 CHUNKS, DEFINITION_MS, SEARCH_MS = 160_000, 2.0, 10.0
 DEFINED, RECALL, PRECISION = 0.99, 0.95, 0.90
-SHOWN = 20  # definitions, by the tool
+SHOWN = 20  # definitions that the tool shows
 SPEED_OF = ("sqlalchemy", "pydantic", "hypothesis", "pygments")
 QUALITY_OF = ("sqlalchemy", "pydantic", "hypothesis")
 MOST_BYTES = 1024 * 1024
 NAMES, MEANT, DOCSTRINGS, QUERIES = 300, 12, 300, 400
-BY_MEANING = 150  # docstrings that are asked by meaning; its weight was chosen with others
+BY_MEANING = 150  # docstrings searched by meaning; the weight was tuned on others
 SITE = Path(sysconfig.get_paths()["purelib"])
 LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
-# -- what is measured ------------------------------------------------------------------------
+# -- measurements ----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Figures:
-    """Each figure by who has it; and what was to be reached."""
+    """The value of each figure by contestant, and the targets."""
 
     rows: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     targets: list[tuple[str, bool, str]] = field(default_factory=list[tuple[str, bool, str]])
@@ -99,7 +99,7 @@ def opened(roots: Sequence[Path], place: Path, meaning: SemanticScorer | None = 
 
 
 def copied(names: Iterable[str], folder: Path) -> Path:
-    """Packages without what is built or cached in them."""
+    """Copy packages without build products and caches."""
     for name in names:
         shutil.copytree(
             SITE / name, folder / name, ignore=lambda _, found: [n for n in found if n == "tests"]
@@ -135,7 +135,7 @@ def index_speed(figures: Figures, folder: Path, rounds: int) -> None:
 
 
 def bare(files: Sequence[Path], place: Path) -> None:
-    """Parse, and put what is between two definitions into FTS5."""
+    """Parse the files, and insert the text between two definitions into FTS5."""
     parser = Parser(Language(tree_sitter_python.language()))
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -163,7 +163,7 @@ def unchanged(figures: Figures, folder: Path, rounds: int) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
     index = opened([root], folder / "many.db")
-    note(f"{index.refresh().files:,} files, looked at again")
+    note(f"{index.refresh().files:,} files, refreshed without changes")
     for _ in range(rounds):
         started = perf_counter()
         state = index.refresh()
@@ -181,7 +181,7 @@ def answers(figures: Figures, folder: Path, rounds: int) -> None:
     roots = [SITE]
     place = folder / "all.db"
     index = opened(roots, place)
-    note("indexing all that is installed")
+    note("indexing all installed packages")
     state = index.refresh()
     figures.rows["chunks"] = {"dodona": state.chunks}
     figures.targets.append(
@@ -209,7 +209,7 @@ def answers(figures: Figures, folder: Path, rounds: int) -> None:
 
 
 def asked_for(place: Path) -> tuple[list[str], list[str]]:
-    """Names as models ask for them, some wrong; queries of one to four words of names."""
+    """Return names as models request them, some misspelt, and queries of one to four words."""
     chance = random.Random(5)
     with closing(sqlite3.connect(place)) as db:
         last = db.execute("SELECT max(id) FROM symbols").fetchone()[0]
@@ -247,7 +247,7 @@ def grep(word: str, roots: Iterable[Path]) -> None:
 
 @dataclass(slots=True)
 class Truth:
-    """What `ast` says of a package: definitions as (name, path, line), and uses by name."""
+    """The definitions (name, path, line) and the uses by name that `ast` finds in a package."""
 
     definitions: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     uses: dict[str, set[tuple[str, int]]] = field(default_factory=dict[str, set[tuple[str, int]]])
@@ -292,7 +292,7 @@ def _bodies(node: ast.If | ast.Try | ast.With) -> Iterator[ast.stmt]:
 
 
 def _said(node: ast.AST) -> Iterator[tuple[str, int, bool]]:
-    """Names that a node says: which, on which line, and whether as a use."""
+    """Yield the names in a node, each with its line and whether it is a use."""
     match node:
         case ast.Name():
             yield node.id, node.lineno, not isinstance(node.ctx, ast.Store)
@@ -364,7 +364,7 @@ def is_found(index: CodeIndex, name: str, path: str, line: int) -> bool:
 
 
 def compared(index: CodeIndex, truth: Truth) -> tuple[int, int, int]:
-    """Uses that were found rightly, those that were found, and those there are."""
+    """Return the number of correct uses found, of uses found, and of all uses."""
     right = told = true = 0
     for name in some_names(truth):
         without = truth.left_out.get(name, set())
@@ -380,7 +380,7 @@ def some_names(truth: Truth) -> list[str]:
 
 
 def beside_jedi(figures: Figures, name: str, root: Path, *, truth: Truth, index: CodeIndex) -> None:
-    """Some classes and functions whose name nothing else has, as jedi sees them."""
+    """Compare with jedi for some classes and functions with unique names."""
     plain = [each[0].rpartition(".")[2] for each in truth.definitions]
     own = [
         (plain[k], path, line)
@@ -458,7 +458,7 @@ def share_within(most: int, ranks: Sequence[int]) -> float:
 
 
 def without_docstrings(path: Path, root: Path) -> list[tuple[str, str, int]]:
-    """Blank the docstrings of a file; their first lines with the functions they were of."""
+    """Blank the docstrings of a file; return their first lines with their functions."""
     data = path.read_bytes()
     lines = data.split(b"\n")
     found: list[tuple[str, str, int]] = []
@@ -486,7 +486,7 @@ def place_of(index: CodeIndex, query: str, path: str, line: int) -> int:
     return next(fitting, 100)
 
 
-# -- all of it -------------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------
 
 
 def show(figures: Figures) -> None:
@@ -503,7 +503,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="without the 160,000 chunks")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="dodona-bench-") as made:

@@ -1,9 +1,9 @@
-"""One contestant in a process of its own: it takes orders on its input, and tells what they cost.
+"""Run one contestant in its own process: read orders from stdin, and reply with their cost.
 
     python bench/contestant.py NAME BASE_URL FOLDER
 
-Each order is a line of JSON `{"do": …, …}`, each reply is one too. CPU is that of the whole
-process, threads included.
+Each order is a line of JSON `{"do": …, …}`, and so is each reply. CPU time is that of the whole
+process, including threads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contestants.contestant import Contender
 
-# Behind what is installed: a benchmark here may have the name of what it measures.
+# After installed packages: a benchmark here may have the name of the package it measures.
 sys.path.append(sys.path.pop(0))
 
 MODULES = {
@@ -42,12 +42,12 @@ PLAIN, STAMPED = len(" word00"), len(" 0000000000000000")
 PATIENCE = 120.0  # seconds for one answer
 
 
-# -- listening -------------------------------------------------------------------------------
+# -- listeners -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Length:
-    """Adds up what is heard."""
+    """Counts the characters received."""
 
     total: int = 0
 
@@ -57,7 +57,7 @@ class Length:
 
 @dataclass(slots=True)
 class Stamps:
-    """For each chunk when it was heard, and how long that was after it was sent."""
+    """The receive time of each chunk, and its delay since it was sent."""
 
     heard: list[int] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ def length_of(model: str) -> int:
 
 
 class Orders:
-    """What can be ordered, a method each."""
+    """The orders, one method each."""
 
     def __init__(self, contestant: Contender) -> None:
         self._contestant = contestant
@@ -102,7 +102,7 @@ class Orders:
         return sessions
 
     async def _ask(self, session: str, model: str, hear: Length | Stamps) -> bool:
-        """Did the whole answer come?"""
+        """Return whether the whole answer was received."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._contestant.ask(session, model, hear)
@@ -115,7 +115,7 @@ class Orders:
         return hear.total == length_of(model)
 
     async def runs(self, *, model: str, count: int, sessions: Sequence[str] = ()) -> dict[str, Any]:
-        """One after the other, each in a new session unless they are named, in turn."""
+        """Run questions one after the other, each in a new session unless sessions are given."""
         gc.collect()
         wall, cpu, lost = perf_counter(), process_time(), 0
         for number in range(count):
@@ -125,7 +125,7 @@ class Orders:
         return {"cpu_ms": cpu / count * 1e3, "wall_ms": wall / count * 1e3, "lost": lost}
 
     async def cold(self, *, model: str, sessions: Sequence[str]) -> dict[str, Any]:
-        """The same, each after another process has added to the session: nothing known holds."""
+        """The same, but another process first adds to the session, so caches are stale."""
         spent: list[float] = []
         lost = 0
         for session in sessions:
@@ -136,7 +136,7 @@ class Orders:
         return {"cpu_ms": statistics.median(spent) * 1e3, "lost": lost}
 
     async def concurrent(self, *, model: str, sessions: int, each: int) -> dict[str, Any]:
-        """Many sessions at once, in each of them one question after the other."""
+        """Run many sessions at once, each with one question after the other."""
         gc.collect()
 
         async def talk(session: str) -> int:
@@ -159,9 +159,9 @@ class Orders:
         return {**_spread(late), "lost": lost}
 
     async def stream(self, *, answers: int, chunks: int, ramp: float) -> dict[str, Any]:
-        """Many answers at once; they begin one after the other over `ramp` seconds.
+        """Stream many answers at once; they start one after the other over `ramp` seconds.
 
-        Lateness counts from when all have begun, until the first is over.
+        Delay is measured from when all have started until the first one ends.
         """
         gc.collect()
         model = f"stream50-{chunks}"
@@ -201,7 +201,7 @@ class Orders:
         return {}
 
     async def idle(self, *, model: str, warm_up: int, sessions: int) -> dict[str, Any]:
-        """What each of many sessions leaves in memory that have asked once."""
+        """Memory that each of many sessions uses after one question."""
         for session in await self._open(warm_up):
             await self._ask(session, model, Length())
         before, lost = _resident(), 0
@@ -210,7 +210,7 @@ class Orders:
         return {"bytes": (_resident() - before) / sessions, "lost": lost}
 
     async def pin(self, *, cores: list[int]) -> dict[str, Any]:
-        """All threads of this process run there from now on."""
+        """Pin all threads of this process to these cores."""
         for thread in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(thread), cores)
         return {}
@@ -227,14 +227,14 @@ def _spread(late: list[int]) -> dict[str, Any]:
 
 
 def _resident() -> int:
-    """Bytes in memory, after everything that can be given back was."""
+    """Resident memory in bytes, after garbage collection."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * resource.getpagesize()
 
 
-# -- the process -----------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------
 
 
 async def serve(name: str, base_url: str, folder: Path) -> None:
@@ -247,7 +247,7 @@ async def serve(name: str, base_url: str, folder: Path) -> None:
         what = getattr(orders, order.pop("do"))
         try:
             tell(await what(**order))
-        except Exception as error:  # noqa: BLE001 - told to whoever ordered it
+        except Exception as error:  # noqa: BLE001 - reported to the caller
             traceback.print_exc()
             tell({"failed": f"{type(error).__name__}: {error}"})
     await contestant.stop()
@@ -258,12 +258,12 @@ def tell(reply: dict[str, Any]) -> None:
     _OUT.flush()
 
 
-# Replies have the output to themselves: whatever prints goes to the errors.
+# Only replies go to stdout; everything else that is printed goes to stderr.
 _OUT = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
 if __name__ == "__main__":
     os.dup2(2, 1)
-    # 500 answers at once are 500 connections.
+    # 500 concurrent answers need 500 connections.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 16_384)), hard))
     asyncio.run(serve(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

@@ -1,12 +1,12 @@
-"""Kills the gateway with -9, hundreds of times, and shows whether anything came of it.
+"""Kill the gateway with SIGKILL hundreds of times, and check that nothing is lost or repeated.
 
     python bench/crash.py [--kills 200] [--seed N] [--keep FOLDER] [--json FILE]
 
-Clients ask all the time, some of them two in one lane; their questions make the model call tools
-of every effect. The gateway dies at random: at one of its commits, right before or right after it
-is made, or from outside, at any time or shortly after a model request, an effect or a chunk. It is
-started again; the clients follow their streams with Last-Event-ID. Model requests and effects are
-counted where they arrive, which is not in the process that is killed.
+Clients ask questions all the time, some of them two in one lane; the questions make the model call
+tools of every effect. The gateway dies at random: right before or right after one of its commits,
+or killed from outside, at any time or shortly after a model request, an effect or a chunk. It is
+restarted, and the clients resume their streams with Last-Event-ID. Model requests and effects are
+counted by a process that is not killed.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ def show(found: dict[str, Any], broken: dict[str, list[str]]) -> None:
     for name, value in rows.items():
         print(f"{name:{width}}  {value:>8,}")
     print()
-    for what, told in broken.items():
-        print(f"{what:{width}}  {f'{len(told)} BREACHES' if told else 'holds':>8}")
-        for breach in told[:10]:
-            print(f"    {breach[:300]}")
+    for name, violations in broken.items():
+        print(f"{name:{width}}  {f'{len(violations)} VIOLATIONS' if violations else 'holds':>8}")
+        for violation in violations[:10]:
+            print(f"    {violation[:300]}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=4)
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--keep", type=Path, help="use this new folder, and keep it")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
 
     def progress(number: int, moment: str) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a race: collected over its rounds, shown as a table, held against targets."""
+"""Figures of a comparison: collected over the rounds, shown as a table, checked against targets."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-CHEAPER = 12.0  # times, than the cheapest peer
-NEAR = 3.0  # times the limit
+CHEAPER = 12.0  # times the CPU of the cheapest peer
+NEAR = 3.0  # times the lower bound
 FLAT = 1.3
 PER_SECOND = 300
-PACE = 49.0  # chunks a second of each answer, of the 50 that are sent
+PACE = 49.0  # chunks per second of each answer, of the 50 sent
 ADDED_MS = 0.5
 HELP_MS = 250.0
 IDLE_BYTES = 2048
@@ -21,7 +21,7 @@ KINDS = {"none": "0 tools", "rounds3": "3 tool rounds", "parallel5": "5 parallel
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something to reach; `met` is None where it could not be measured."""
+    """A target; `met` is None if it could not be measured."""
 
     what: str
     met: bool | None
@@ -34,7 +34,7 @@ class Target:
 
 @dataclass(slots=True)
 class Figures:
-    """By figure and contestant, one value for each round."""
+    """One value per round, by figure and contestant."""
 
     rounds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Figures:
         self.lost[who] = self.lost.get(who, 0) + runs
 
     def get(self, figure: str, who: str) -> float | None:
-        """The best of all rounds; of latencies, the one in the middle; of losses, all of them."""
+        """The best of all rounds; the median for latencies; the total for losses."""
         values = self.rounds.get(figure, {}).get(who)
         if not values:
             return None
@@ -141,7 +141,7 @@ def _flat(figures: Figures, size: int) -> Target:
 
 
 def _added(figures: Figures, how: str) -> Target:
-    """What we add to the time that a chunk takes through the limit, which does nothing to it."""
+    """Latency that Dodona adds to a chunk, compared with the lower bound."""
     ours, limit = (figures.get(f"late p50 ms, {how}", who) for who in ("dodona", "limit"))
     added = None if ours is None or limit is None else ours - limit
     return Target(

@@ -1,9 +1,10 @@
-"""Clients of `/ws` for the benchmark: thousands that are idle, a few that chat, one that pings.
+"""Clients of `/ws` for the benchmark: thousands of idle ones, a few that chat, one that pings.
 
     python bench/idle_clients.py URL COUNT CHATTING SECONDS
 
-Each is a protocol of its own, small enough that ten thousand cost little: what is measured is the
-gateway. It prints a line of JSON when all are connected, waits for a line, and prints what it saw.
+Each client is a minimal protocol, so that ten thousand cost little and the gateway is what gets
+measured. The program prints a line of JSON when all are connected, waits for a line on stdin, and
+prints its measurements.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import urlsplit
 
-AT_ONCE = 200  # connections that are being opened
-PINGS = 200  # a second, over all connections
+AT_ONCE = 200  # connections being opened at once
+PINGS = 200  # per second, over all connections
 UPGRADE = (
     "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -29,7 +30,7 @@ TEXT, CLOSE, PING, PONG = 0x81, 0x88, 0x89, 0x8A
 
 
 class Client(asyncio.Protocol):
-    """Answers pings of the wire; what is said to it goes to `heard`."""
+    """Answers WebSocket pings; messages go to `heard`."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -58,7 +59,7 @@ class Client(asyncio.Protocol):
         self._rest = self._read(data)
 
     def _read(self, data: bytes) -> bytes:
-        """Take all whole frames; what is left over."""
+        """Process all complete frames, and return the incomplete rest."""
         while len(data) >= 2:
             size, start = data[1], 2
             if size >= 126:
@@ -88,13 +89,13 @@ class Client(asyncio.Protocol):
         self.write(TEXT, json.dumps(request).encode())
 
     async def heard(self) -> bytes:
-        """The next frame, of one that keeps none."""
+        """Return the next frame of a client that stores none."""
         self.waiting = asyncio.get_running_loop().create_future()
         return await self.waiting
 
 
 async def connect(address: tuple[str, int], count: int) -> list[Client]:
-    """All of them, each greeted."""
+    """Connect all clients and wait for each greeting."""
     loop = asyncio.get_running_loop()
     host = f"{address[0]}:{address[1]}"
     room = asyncio.Semaphore(AT_ONCE)
@@ -110,7 +111,7 @@ async def connect(address: tuple[str, int], count: int) -> list[Client]:
 
 
 class Chats:
-    """Clients that ask as soon as they are answered."""
+    """Clients that ask again as soon as they are answered."""
 
     def __init__(self) -> None:
         self.answers = 0
@@ -134,7 +135,7 @@ class Chats:
 
 
 async def ping(clients: list[Client], seconds: float) -> list[float]:
-    """Round trips, in milliseconds, of pings from idle connections at random."""
+    """Round-trip times, in milliseconds, of pings from random idle connections."""
     found: list[float] = []
     pending: set[asyncio.Task[None]] = set()
 
@@ -147,7 +148,7 @@ async def ping(clients: list[Client], seconds: float) -> list[float]:
     loop = asyncio.get_running_loop()
     start = loop.time()
     for number, client in enumerate(random.sample(clients, int(seconds * PINGS))):
-        # At its moment, whatever the others take: a slow answer must not hide those after it.
+        # On schedule: a slow reply must not delay the pings after it.
         await asyncio.sleep(max(0.0, start + number / PINGS - loop.time()))
         task = asyncio.create_task(one(client))
         pending.add(task)
@@ -161,7 +162,7 @@ def tell(value: Any) -> None:
 
 
 async def listen() -> None:
-    """For a line from who started us."""
+    """Wait for a line from the parent process."""
     await asyncio.to_thread(sys.stdin.readline)
 
 
@@ -171,7 +172,7 @@ async def main(url: str, count: int, chatting: int, seconds: float) -> None:
     assert parts.port
     begun = perf_counter()
     clients = await connect((parts.hostname, parts.port), count)
-    gc.freeze()  # pauses of ours would be taken for the gateway's
+    gc.freeze()  # garbage collection pauses here would look like delays of the gateway
     tell({"connected": len(clients), "seconds": perf_counter() - begun})
     await listen()
     idle = clients[chatting:]

@@ -1,9 +1,9 @@
-"""How much a default install brings: into a fresh environment, from this checkout.
+"""Size of a default install from this checkout, in a new virtual environment.
 
     python bench/install.py [--json FILE]
 
-Counted is what is in the environment beside what an empty one has (pip): megabytes as the disk
-gives them out, compiled files included, and distributions, ourselves included.
+Counts everything in the environment except pip: megabytes on disk, including compiled files, and
+distributions, including Dodona.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_DISTRIBUTIONS = 80
 
 
 def installed(folder: Path) -> dict[str, object]:
-    """Make an environment, install there, and look at what it has become."""
+    """Create an environment, install into it, and measure it."""
     python = folder / "bin" / "python"
     run([sys.executable, "-m", "venv", str(folder)])
     empty = megabytes(folder)
@@ -39,13 +39,13 @@ def installed(folder: Path) -> dict[str, object]:
 
 
 def megabytes(folder: Path) -> float:
-    """What the files take on the disk."""
+    """Size of the files on disk."""
     files = (path.lstat() for path in folder.rglob("*"))
     return sum(found.st_blocks for found in files) * 512 / 1e6
 
 
 def largest(folder: Path) -> dict[str, float]:
-    """The five packages that take most, in MB."""
+    """The five largest packages, in MB."""
     packages = [path for path in folder.iterdir() if path.is_dir() and path.name != "pip"]
     sizes = {path.name: megabytes(path) for path in packages}
     found = sorted(sizes, key=lambda name: -sizes[name])[:5]
@@ -53,7 +53,7 @@ def largest(folder: Path) -> dict[str, float]:
 
 
 def run(command: list[str]) -> str:
-    """Its output; what went wrong is shown as it was said."""
+    """Run a command and return its output; on failure show its errors."""
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
@@ -62,7 +62,7 @@ def run(command: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dodona-install-") as folder:
         found = installed(Path(folder))
@@ -73,7 +73,7 @@ def main() -> int:
         ),
     }
     print(f"A default install takes {found['mb']} MB in {found['distributions']} distributions;")
-    print(f"most take (MB): {found['largest']}\n")
+    print(f"largest (MB): {found['largest']}\n")
     for check, met in checks.items():
         print(f"  {'met   ' if met else 'MISSED'}  {check}")
     if given.json:

@@ -1,19 +1,19 @@
-"""A model server for benchmarks: OpenAI's chat completions over SSE, rendered before it starts.
+"""A model server for benchmarks: OpenAI's chat completions over SSE, rendered in advance.
 
-    python bench/mock_model.py          prints its port, then serves until it is ended
+    python bench/mock_model.py          prints its port, then serves until it is stopped
 
-The name of the model says what happens:
+The model name selects the behaviour:
 
     none         50 chunks of text
     rounds3      three turns with one call of `vault_read` each, then 50 chunks
     parallel5    one turn with five calls, then 50 chunks
     burst        50 chunks at once, each with the time at which it was sent
-    paced        the same, a chunk each millisecond
-    stream50-N   N chunks, 50 in a second, with their times
+    paced        the same, one chunk per millisecond
+    stream50-N   N chunks, 50 per second, with their times
 
-How far a run has come is seen from the tool results after the last question in the request, found
-by searching the bytes: nothing is parsed. Times are `perf_counter_ns`, which on Linux is the same
-clock in every process. `GET /stats` tells how many requests there were, by model.
+The progress of a run is derived from the tool results after the last question, found by searching
+the bytes of the request: nothing is parsed. Times are `perf_counter_ns`, which on Linux is the same
+clock in every process. `GET /stats` returns the number of requests by model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARALLEL = 5
 PER_SECOND = 50
 NOTES = tuple(f"notes/note-{n}.md" for n in range(1, PARALLEL + 1))
 
-STAMP = b"@" * 16  # of as many digits as a time
+STAMP = b"@" * 16  # as many digits as a time has
 CALL_ID = b"#" * 10
 
 _MODEL = re.compile(rb'"model":\s*"([a-z0-9-]+)"')
@@ -44,11 +44,11 @@ HEAD = (
 )
 
 
-# -- what is sent ----------------------------------------------------------------------------
+# -- responses -------------------------------------------------------------------------------
 
 
 def event(delta: dict[str, object] | None, finish: str | None = None, **more: object) -> bytes:
-    """A chunk of the answer, as a chunk of HTTP."""
+    """One chunk of the answer, as an HTTP chunk."""
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     body = {
         "id": "chatcmpl-bench",
@@ -80,7 +80,7 @@ BURST = BEGIN + STAMPED * CHUNKS + END
 
 
 def calls(paths: tuple[str, ...]) -> bytes:
-    """A turn that calls `vault_read` for each path, the arguments in two pieces."""
+    """A turn that calls `vault_read` for each path, with the arguments in two pieces."""
     pieces: list[bytes] = []
     for index, path in enumerate(paths):
         begun = {"name": "vault_read", "arguments": ""}
@@ -101,7 +101,7 @@ AT_ONCE = calls(NOTES)
 
 
 class Server:
-    """What the connections share."""
+    """State that the connections share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -110,7 +110,7 @@ class Server:
         self._calls = 0
 
     def answer(self, model: str, body: bytes) -> bytes:
-        """The whole answer of a model that does not take its time."""
+        """The complete answer of a model that is not paced."""
         if model == "burst":
             return BURST.replace(STAMP, b"%016d" % perf_counter_ns())
         if model not in ("rounds3", "parallel5"):
@@ -130,13 +130,13 @@ class Server:
 
 
 class Connection(asyncio.Protocol):
-    """One client; its requests come one after the other."""
+    """One client, with its requests one after the other."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._pieces: list[bytes] = []
         self._size = 0
-        self._wanted = 0  # bytes of the request, once its head is here
+        self._wanted = 0  # size of the request, once its header is complete
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             self.end()
 
     def send_stamped(self) -> bool:
-        """Send a chunk with the time; False when nobody is there any more."""
+        """Send a chunk with the time; False if the client has disconnected."""
         if self._transport is None:
             return False
         self._transport.write(STAMPED.replace(STAMP, b"%016d" % perf_counter_ns()))
@@ -201,9 +201,9 @@ class Connection(asyncio.Protocol):
 
 
 class Wheel:
-    """Gives each of many connections its turn 50 times in a second, evenly spread."""
+    """Schedules each connection 50 times per second, evenly spread."""
 
-    SLOTS = 1000 // PER_SECOND  # of a millisecond each
+    SLOTS = 1000 // PER_SECOND  # slots of one millisecond
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,11 +1,11 @@
-"""CPU per stream event of the model wires, beside the openai and anthropic SDKs.
+"""CPU time per stream event of the model wires, compared with the openai and anthropic SDKs.
 
     python bench/models.py [--rounds 7] [--json FILE]
 
-A server in a process of its own sends the same 2,000 deltas (text, thinking, arguments of calls)
-to each client, each event in a chunk of its own, as providers do. All clients are measured in
-turn, several rounds, so that a busy moment of the machine hits all of them; what counts is the CPU
-time of this process alone, from the request to the last event.
+A server in its own process sends the same 2,000 deltas (text, thinking, call arguments) to each
+client, one event per chunk, as providers do. Clients alternate over several rounds, so that load on
+the machine affects all of them. Measured is the CPU time of this process, from the request to the
+last event.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 DELTAS = 2_000
-STREAMS = 5  # of each client in a round
-TARGET = 5.0  # times less than the SDK
+STREAMS = 5  # answers per client and round
+TARGET = 5.0  # times less CPU than the SDK
 KEY = "not-a-real-key-of-anyone"
 MODEL = "bench-model"
 
@@ -43,7 +43,7 @@ Client = Callable[[str], Awaitable[int]]
 
 
 def kinds() -> list[str]:
-    """What each delta is: thinking first, then text, then the arguments of two calls."""
+    """The kind of each delta: thinking, then text, then the arguments of two calls."""
     part = DELTAS // 4
     return ["thinking"] * part + ["text"] * (2 * part) + ["call"] * (DELTAS - 3 * part)
 
@@ -132,7 +132,7 @@ def response(events: list[bytes]) -> bytes:
 
 
 async def serve() -> None:
-    """Print the port, then answer until the parent ends us."""
+    """Print the port, then serve until the parent process ends this one."""
     answers = {True: response(anthropic_events()), False: response(openai_events())}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,7 +171,7 @@ def our_client(http: HttpPool, provider: str) -> Client:
         async with model.stream(request) as events:
             async for event in events:
                 if isinstance(event, Done):
-                    return event.usage.output_tokens  # what comes together is one event here
+                    return event.usage.output_tokens  # events received together are merged here
         return 0
 
     return stream
@@ -274,7 +274,7 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description="CPU per stream event of the model wires.")
     options.add_argument("--rounds", type=int, default=7)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.serve:

@@ -1,16 +1,16 @@
-"""What it costs to tell what happens: the bus, an inbox, and the tokens of what is told.
+"""Cost of notifications: the event bus, an inbox, and the tokens of notices.
 
     python bench/notify.py [--rounds 5] [--json FILE]
 
-The bus tells each event to ten handlers, beside blinker and pyee, which call theirs at once and in
-no order but their own; the rounds of all are interleaved, the best of each counts. Ours buffers
-what a tick emits and tells it afterwards, here a hundred events a tick.
+The bus delivers each event to ten handlers, compared with blinker and pyee, which call their
+handlers synchronously and without ordering. Rounds alternate; the best of each counts. Dodona
+buffers the events of a tick and delivers them afterwards, here a hundred events per tick.
 
-An inbox hears an event of each shipped subscriber and is drained after every ten of them: what a
-run would hear and tell in a turn. A quiet event is one that no subscriber wants.
+An inbox receives an event of each shipped subscriber and is drained after every ten, as in one turn
+of a run. A quiet event is one that matches no subscriber.
 
-Rows are what batches of the shipped subscribers have to say, as compact JSON and as we write them,
-in tokens of a model with a public vocabulary.
+Rows are the content of batches of the shipped subscribers, as compact JSON and in our format, in
+tokens of a model with a public vocabulary.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HANDLERS = 10
 EVENTS = 50_000
 A_TICK = 100
 HEARD = 5_000
-TARGET = 50_000  # events a second
+TARGET = 50_000  # events per second
 MODEL = "gpt-4o"
 TYPE = "tool.call.success"
 
@@ -63,7 +63,7 @@ BATCHES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 class Counted:
-    """A handler that does nothing but count."""
+    """A handler that only counts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -103,7 +103,7 @@ CONTENDERS = {"dodona": ours, "blinker": blinker, "pyee": pyee}
 
 
 def per_second(rounds: int) -> dict[str, float]:
-    """Events through ten handlers, of CPU time on one core."""
+    """Events per second of CPU time through ten handlers, on one core."""
     events = [Event(TYPE, "bench", payload={"user_id": "ada", "n": n}) for n in range(EVENTS)]
     best = dict.fromkeys(CONTENDERS, 0.0)
     for _ in range(rounds):
@@ -119,7 +119,7 @@ def per_second(rounds: int) -> dict[str, float]:
 
 
 def per_event(rounds: int) -> dict[str, float]:
-    """Microseconds of an inbox: an event heard and told, and one that nobody wants."""
+    """Microseconds per event of an inbox: one that is delivered, and one that matches nothing."""
     subscribers = SubscriberRegistry()
     subscribers.load()
     wanted = [Event(t, "bench", Severity.WARNING, payload) for t, payload in HAPPENING]
@@ -138,7 +138,7 @@ def per_event(rounds: int) -> dict[str, float]:
 
 
 def tokens(sizes: Sequence[int] = (3, 10, 50)) -> list[dict[str, Any]]:
-    """What the rows of a batch take."""
+    """Tokens of the rows of a batch."""
     counter = OfflineTokenCounter()
     found: list[dict[str, Any]] = []
     for name, row in BATCHES.items():
@@ -170,7 +170,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     bus, inbox, rows = per_second(given.rounds), per_event(given.rounds), tokens()
     heads = ("", *bus)

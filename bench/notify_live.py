@@ -1,15 +1,15 @@
-"""Events of a live run, on their way to a client: is any lost, and how late do they come?
+"""Delivery of events from a live run to a client: losses and latency.
 
     python bench/notify_live.py [--seconds 60] [--json FILE]
 
-`dodona up` runs in a process of its own, with five rules that each emit an event for every call of
-a tool. A model on loopback calls twenty tools a turn, so many turns that it takes the time asked
-for: at least a hundred events a second, most of them in bursts at the ends of turns. A client reads
-all of them at /api/events. How late one comes is the time from its timestamp to when it was read.
+`dodona up` runs in its own process, with five rules that each emit an event for every tool call. A
+model on loopback calls twenty tools per turn, for as many turns as fill the requested time: at
+least a hundred events per second, most of them in bursts at the end of turns. A client reads all of
+them from /api/events. The latency of an event is the time from its timestamp until it was read.
 
-None is lost when each kind came as often as the run's own figures say: for every call the model
-made, one that it was pending, one that it succeeded and five of the rules; for every request, the
-beginning and the end of a turn.
+No event is lost if each type was received as often as the figures of the run require: for every
+tool call one pending event, one success event and five rule events; for every request, the start
+and the end of a turn.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ import aiohttp
 from aiohttp import web
 
 RULES = 5
-CALLS = 20  # a turn, which is the most that a user may allow
-TURNS = 50  # as well
+CALLS = 20  # per turn, the maximum that a user may allow
+TURNS = 50  # also the maximum
 PER_SECOND = 100
 LATEST_MS = 100.0
 PATIENCE = 60.0
@@ -41,7 +41,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Model:
-    """Answers each request in its turn, at its pace."""
+    """Answers each request on schedule."""
 
     turns: int
     pace: float
@@ -54,7 +54,7 @@ class Model:
         self.began = self.began or time.monotonic()
         turn = self.requests
         self.requests += 1
-        # Each turn at its moment, whatever the one before it took.
+        # On schedule, even if the turn before it was slow.
         await asyncio.sleep(max(0.0, self.began + turn * self.pace - time.monotonic()))
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -94,7 +94,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
 
 @dataclass
 class Read:
-    """What a client has read."""
+    """The events that a client has read."""
 
     kinds: Counter[str] = field(default_factory=Counter[str])
     late_ms: list[float] = field(default_factory=list[float])
@@ -113,7 +113,7 @@ class Read:
 
 
 async def read_all(session: aiohttp.ClientSession, url: str, ready: asyncio.Event) -> Read:
-    """Every event until the session ends."""
+    """Read every event until the session ends."""
     read = Read()
     async with session.get(f"{url}/api/events") as response:
         ready.set()
@@ -127,7 +127,7 @@ async def read_all(session: aiohttp.ClientSession, url: str, ready: asyncio.Even
 
 
 def write_home(folder: Path, model_url: str) -> dict[str, str]:
-    """A config, a note and the rules; what the process has as its environment."""
+    """Write a config, a note and the rules; return the environment of the process."""
     (folder / "notes").mkdir()
     (folder / "notes" / "oak.md").write_text("# The oak\n\nThe oak spoke through its leaves.\n")
     rules = folder / ".dodona" / "rules"
@@ -164,7 +164,7 @@ async def listening(folder: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 async def asked(session: aiohttp.ClientSession, url: str, seconds: float) -> dict[str, Any]:
-    """The answer of one run, with the widest limits that a user may set."""
+    """Return the answer of one run, with the highest limits that a user may set."""
     limits = {
         "max_iterations": TURNS, "token_budget": 200_000, "max_tool_calls_per_turn": CALLS,
         "max_parallel_tools": 10, "timeout_seconds": min(600, int(seconds) + 60),
@@ -211,7 +211,7 @@ async def watched(url: str, seconds: float) -> tuple[Read, float]:
 
 
 def expected(model: Model) -> Counter[str]:
-    """How often each kind must have come."""
+    """The expected number of events by type."""
     each = Counter({f"plugin.user.tell-{number}": model.called for number in range(RULES)})
     each["tool.call.pending"] = each["tool.call.success"] = model.called
     each["agent.turn.start"] = each["agent.turn.end"] = model.requests
@@ -259,7 +259,7 @@ def table(found: dict[str, Any]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seconds", type=float, default=60.0)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     found = figures(*asyncio.run(measured(given.seconds)))
     print(table(found))

@@ -1,4 +1,4 @@
-"""The processes of a race: the model server, and each contestant with its own Python and folder."""
+"""Processes of a comparison: the model server, and each contestant with its Python and folder."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from urllib.request import urlopen
 
 HERE = Path(__file__).parent
 PEERS = ("openai-agents", "pydantic-ai", "langgraph", "agno")
-PATIENCE = 600.0  # seconds for one order
+PATIENCE = 600.0  # seconds per order
 REQUESTS = {"none": 1, "rounds3": 4, "parallel5": 2, "paced": 1, "burst": 1}
 
 Reply = dict[str, Any]
 
 
 class Lost(Exception):
-    """A contestant that ended, hung or refused an order."""
+    """A contestant ended, hung or refused an order."""
 
 
 @dataclass(slots=True)
 class Entrant:
-    """A contestant, as who runs the race sees it."""
+    """A contestant, as seen by the benchmark."""
 
     name: str
     process: Process
     server: ModelServer
 
     async def order(self, what: str, **values: Any) -> Reply:
-        """Have something done; the reply tells what it cost."""
+        """Send an order and return the reply with its cost."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps({"do": what, **values}).encode() + b"\n")
         await self.process.stdin.drain()
@@ -46,7 +46,7 @@ class Entrant:
         return reply
 
     async def counted(self, what: str, runs: int, *, model: str, **values: Any) -> Reply:
-        """The same for a number of runs, whose requests the model server has counted."""
+        """The same for a number of runs, with the request count of the model server."""
         before = await self.server.requests(model)
         reply = await self.order(what, model=model, **values)
         made = await self.server.requests(model) - before
@@ -59,9 +59,9 @@ class Entrant:
         try:
             line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
         except TimeoutError:
-            raise Lost(f"{self.name} does not answer") from None
+            raise Lost(f"{self.name} does not respond") from None
         if not line:
-            raise Lost(f"{self.name} has ended with {await self.process.wait()}")
+            raise Lost(f"{self.name} exited with {await self.process.wait()}")
         return json.loads(line)
 
 
@@ -83,7 +83,7 @@ class ModelServer:
 
 @asynccontextmanager
 async def race(names: Sequence[str], peers_python: Path) -> AsyncGenerator[dict[str, Entrant]]:
-    """All of them, started and ready; whoever cannot start is told of and left out."""
+    """Start all contestants; report and skip those that cannot start."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dodona-bench-")))
         server = await stack.enter_async_context(model_server())
@@ -101,13 +101,13 @@ async def race(names: Sequence[str], peers_python: Path) -> AsyncGenerator[dict[
 
 
 async def ready(entrants: dict[str, Entrant]) -> dict[str, Entrant]:
-    """Those who say so; each begins when the one before is done, so as to be undisturbed."""
+    """Yield the contestants that are ready, starting one after the other."""
     found: dict[str, Entrant] = {}
     for name, entrant in entrants.items():
         try:
             await entrant.reply()
         except Lost as lost:
-            note(f"left out: {lost}")
+            note(f"skipped: {lost}")
         else:
             found[name] = entrant
     return found
@@ -125,7 +125,7 @@ async def model_server() -> AsyncGenerator[ModelServer]:
 async def started(
     command: Sequence[str | Path], *, vault: Path | None = None
 ) -> AsyncGenerator[Process]:
-    """A process that is ended with the block, in whatever state it is."""
+    """Start a process that is ended with the block, in any state."""
     if vault is not None:
         write_notes(vault)
     process = await asyncio.create_subprocess_exec(
@@ -143,7 +143,7 @@ async def started(
 
 
 def write_notes(vault: Path) -> None:
-    """The five notes that the model asks for."""
+    """Write the five notes that the model requests."""
     (vault / "notes").mkdir(parents=True)
     for n in range(1, 6):
         text = f"# Note {n}\n\nWhat note {n} says of the oak.\n"

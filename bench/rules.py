@@ -1,10 +1,10 @@
-"""Microseconds that rules take: each shipped one, and all that want the same event together.
+"""CPU time of rules, in microseconds: each shipped rule, and all rules for one event together.
 
     python bench/rules.py [--rounds 9] [--json FILE]
 
-A rule is measured alone, first when its condition does not hold and then when it does and its
-action is made. All are measured in turn, several rounds; the best round of each counts, in CPU
-time. The plain one is the token budget's condition as Python, over the same context: the limit.
+Each rule is measured alone, first with a false condition, then with a true one including its
+action. Rules alternate over several rounds; the best round of each counts. "plain" is the condition
+of the token budget as Python code over the same context: the lower bound.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CHOICES = RuleOverrides()
 
 
 def context(*, is_late: bool) -> dict[str, Any]:
-    """A run at its beginning, or one that has used nearly everything."""
+    """The context of a run at its start, or of one that has used nearly all its limits."""
     share = 9 if is_late else 1
     return {
         "turn": {

@@ -1,16 +1,16 @@
-"""What a run costs, beside openai-agents, pydantic-ai, langgraph, agno and the limit.
+"""Cost of a run, compared with openai-agents, pydantic-ai, langgraph, agno and a lower bound.
 
     python bench/run.py [--quick] [--only PART …] [--no-peers] [--json FILE]
 
-Every contestant is a process of its own and keeps what was said in a SQLite file of its own; one
-model server, which sends rendered bytes, serves them all. Rounds alternate over the contestants,
-so that a busy moment of the machine hits all of them; the best round of each counts, and of
-latencies the one in the middle. A round in which a run is lost does not count, and is a fault.
-CPU is that of the whole process with its threads.
+Every contestant runs in its own process and stores its messages in its own SQLite file; one model
+server, which sends prepared bytes, serves them all. Rounds alternate over the contestants, so that
+load on the machine affects all of them; the best round of each counts, and the median for
+latencies. A round in which a run fails does not count, and is reported as an error. CPU time is
+that of the whole process, including threads.
 
-Dodona is called through `Oracle.ask` and `Oracle.stream_chunks`, as the gateway does, with tree,
-journal, metering and persistence. The limit is aiohttp, json and one commit per run.
-Each run is in a new session, except where sessions are the point.
+Dodona is called through `Oracle.ask` and `Oracle.stream_chunks`, as in the gateway, with tree,
+journal, metering and persistence on. The lower bound ("limit") is aiohttp, json and one commit per
+run, and nothing else. Each run has a new session, except where sessions are measured.
 
 Parts: cpu, sessions (64 at once), stream (many answers on one core), history, latency, help, idle.
 """
@@ -41,15 +41,15 @@ CORE_OF_THE_SERVER, CORE_OF_THE_CONTESTANT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is done of everything."""
+    """The amount of work of each part."""
 
     rounds: int
-    runs: int  # in a round
+    runs: int  # per round
     peer_runs: int
-    each: int  # questions in each of the sessions at once
+    each: int  # questions in each concurrent session
     heavy_rounds: int
-    chunks: int  # of each answer of many at once
-    sessions: int  # that stay idle
+    chunks: int  # of each concurrent answer
+    sessions: int  # idle sessions
 
 
 FULL = Size(7, 60, 12, 8, 3, 400, 2000)
@@ -58,7 +58,7 @@ QUICK = Size(3, 20, 3, 4, 1, 200, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What every part works with."""
+    """Shared by all parts."""
 
     entrants: dict[str, Entrant]
     figures: Figures
@@ -71,7 +71,7 @@ class Race:
         return [self.entrants[name] for name in names if name in self.entrants]
 
     def take(self, entrant: Entrant, reply: Reply, **found: str) -> None:
-        """Put members of a reply under the figures' names; not of runs that came to nothing."""
+        """Store members of a reply under the names of the figures, unless runs failed."""
         lost = reply["lost"]
         self.figures.add_lost(entrant.name, lost)
         if lost:
@@ -82,7 +82,7 @@ class Race:
     async def each(
         self, entrants: Sequence[Entrant], work: Callable[[Entrant], Awaitable[None]]
     ) -> None:
-        """Do it for one after the other; who fails is told of, and the others go on."""
+        """Call the function for each contestant; report a failure and continue with the others."""
         for entrant in entrants:
             try:
                 await work(entrant)
@@ -96,7 +96,7 @@ class Race:
 
 
 async def cpu(race: Race) -> None:
-    """CPU of a run: without tools, three rounds of tools, five tools at once; and paced."""
+    """CPU time of a run: no tools, three rounds of tools, five tools at once; and paced."""
     everybody = list(race.entrants.values())
 
     async def warm_up(entrant: Entrant) -> None:
@@ -117,7 +117,7 @@ async def cpu(race: Race) -> None:
 
 
 async def sessions(race: Race) -> None:
-    """Runs a second with 64 sessions at once, without tools and with three rounds of them."""
+    """Runs per second with 64 concurrent sessions, without tools and with three rounds of tools."""
     for number, kind in product(range(race.size.heavy_rounds), ("none", "rounds3")):
         note(f"{AT_ONCE} sessions, round {number + 1} of {race.size.heavy_rounds}: {kind}")
         label = f"64 sessions, {kind}"
@@ -139,7 +139,7 @@ async def sessions(race: Race) -> None:
 
 
 async def stream(race: Race) -> None:
-    """300, then 500 answers at once, 50 chunks a second each, all on one core."""
+    """300, then 500 concurrent answers with 50 chunks per second each, on one core."""
     chosen = race.named(OURS)
     all_cores = [CORE_OF_THE_SERVER, CORE_OF_THE_CONTESTANT]
     for answers in (300, 500):
@@ -170,7 +170,7 @@ async def stream(race: Race) -> None:
 
 
 async def history(race: Race) -> None:
-    """CPU of a run in conversations of different lengths; 100,000 messages only for us."""
+    """CPU time of a run in conversations of different lengths; 100,000 messages only for Dodona."""
     everybody = list(race.entrants.values())
     rounds = race.size.heavy_rounds + 1
 
@@ -185,7 +185,7 @@ async def history(race: Race) -> None:
         note(f"history, round {number + 1} of {rounds}")
 
         async def measure(entrant: Entrant, turn: int = number) -> None:
-            # Who is first after a pause is dearer: not always the same length.
+            # The first run after a pause costs more, so the order of lengths varies.
             for size in lengths(entrant)[:: -1 if turn % 2 else 1]:
                 await hot(race, entrant, size, f"hot-{turn}")
                 if entrant.name in OURS:
@@ -199,7 +199,7 @@ def lengths(entrant: Entrant) -> list[int]:
 
 
 async def pasts(entrant: Entrant, size: int, name: str, count: int) -> list[str]:
-    """Sessions of a length, one for each run: short ones would not stay short otherwise."""
+    """Sessions of a given length, one for each run, so that short ones stay short."""
     if size != SHORT:
         return [f"past-{size}"] * count
     sessions = [f"{name}-{n}" for n in range(count)]
@@ -209,7 +209,7 @@ async def pasts(entrant: Entrant, size: int, name: str, count: int) -> list[str]
 
 
 async def hot(race: Race, entrant: Entrant, size: int, name: str) -> None:
-    """In sessions in which somebody has just asked."""
+    """In sessions with a recent question."""
     count = min(race.size.runs, 40) if entrant.name in OURS else 1
     sessions = await pasts(entrant, size, name, count)
     await entrant.order("runs", model="none", count=count, sessions=sessions)
@@ -218,7 +218,7 @@ async def hot(race: Race, entrant: Entrant, size: int, name: str) -> None:
 
 
 async def cold(race: Race, entrant: Entrant, size: int, name: str) -> None:
-    """In sessions of which this process remembers nothing that still holds."""
+    """In sessions that are not cached in this process."""
     count = min(race.size.runs, 15)
     sessions = await pasts(entrant, size, name, count)
     reply = await entrant.counted("cold", count, model="none", sessions=sessions)
@@ -226,7 +226,7 @@ async def cold(race: Race, entrant: Entrant, size: int, name: str) -> None:
 
 
 async def latency(race: Race) -> None:
-    """From when the server sent a chunk until it was heard: all at once, or one a millisecond."""
+    """Time from sending a chunk until it is received: all at once, or one per millisecond."""
     for number in range(race.size.rounds):
         for how in ("burst", "paced"):
             note(f"latency, round {number + 1} of {race.size.rounds}: {how}")
@@ -242,7 +242,7 @@ async def latency(race: Race) -> None:
 
 
 async def show_help(race: Race) -> None:
-    """How long `dodona --help` takes, as a person waits for it."""
+    """Wall time of `dodona --help`."""
     command = [Path(sys.executable).with_name("dodona"), "--help"]
     for _ in range(10):
         begun = perf_counter()
@@ -251,7 +251,7 @@ async def show_help(race: Race) -> None:
 
 
 async def idle(race: Race) -> None:
-    """What a session costs in memory that asked once and is silent since."""
+    """Memory of a session that is idle after one question."""
     note(f"{race.size.sessions:,} idle sessions")
 
     async def measure(entrant: Entrant) -> None:
@@ -274,13 +274,13 @@ PARTS: dict[str, Callable[[Race], Awaitable[None]]] = {
 }
 
 
-# -- the whole -------------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------
 
 
 async def bench(parts: Sequence[str], names: Sequence[str], size: Size, python: Path) -> Figures:
     figures = Figures()
     if (load := os.getloadavg()[0]) > BUSY:
-        note(f"the machine is busy (load {load:.1f}): runs a second and latencies mean little now")
+        note(f"the machine is busy (load {load:.1f}): throughput and latency are not reliable")
     async with race(names, python) as entrants:
         for name, part in PARTS.items():
             if name in parts:
@@ -298,18 +298,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about three minutes")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument("--no-peers", action="store_true", help="ours and the limit alone")
+    parser.add_argument("--no-peers", action="store_true", help="only Dodona and the limit")
     parser.add_argument(
         "--peers-python",
         type=Path,
         default=Path(".venv-bench/bin/python"),
-        help="a Python that has the peers (group `bench-run`)",
+        help="a Python with the peers installed (group `bench-run`)",
     )
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     peers = () if given.no_peers else PEERS
     if peers and not given.peers_python.exists():
-        note(f"{given.peers_python} is not there: the peers are left out (see make bench-run)")
+        note(f"{given.peers_python} does not exist: the peers are skipped (see make bench-run)")
         peers = ()
     names = (*OURS, *peers)
     size = QUICK if given.quick else FULL
@@ -317,7 +317,7 @@ def main() -> int:
     found = [t for t in targets(figures, peers) if t.met is not None or given.only == list(PARTS)]
     print(table(figures, names) + "\n")
     for fault in figures.faults:
-        print(f"  FAULT         {fault}")
+        print(f"  ERROR         {fault}")
     show(found)
     document = {
         **figures.as_json(),

@@ -1,15 +1,16 @@
-"""What the store costs: windows of short and long conversations, and whole runs.
+"""Cost of the store: windows of short and long conversations, and whole runs.
 
     python bench/store.py [--rounds 5]
 
-A run here is what the engine does for one question without tools: it is asked, and driven at once;
-a step is journalled with the reservation of a call, two more with the end, which also settles the
-call and records it: three commits, of which the second is soft. The asker does not know the window
-unless the row says so. "raw sqlite3" does the same inserts and updates in the same three commits,
-hand-written, in one thread, with no checks: the limit. All on SQLite run with synchronous=FULL.
+A run consists of the store operations for one question without tools: it is submitted and claimed
+at once; one step is journalled with the reservation of a call, and two more with the end of the
+run, which also settles and records the call: three commits, of which the second is not synced. The
+window is not cached unless the row says so. "raw sqlite3" does the same inserts and updates in the
+same three commits, hand-written, in one thread, without checks: the lower bound. All SQLite runs
+use synchronous=FULL.
 
-CPU is of this process, so for PostgreSQL it is the client's half. The rounds of all contenders
-are interleaved; the best of each counts.
+CPU time is that of this process, so for PostgreSQL it covers the client only. Rounds alternate over
+the contestants; the best of each counts.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ PROJECT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Microseconds for each of some number of operations."""
+    """Microseconds per operation."""
 
     cpu: float
     wall: float
@@ -75,7 +76,7 @@ async def measured(work: Callable[[], Awaitable[Any]], count: int) -> Cost:
     return Cost((process_time() - cpu) / count * 1e6, (perf_counter() - wall) / count * 1e6)
 
 
-# -- ours ------------------------------------------------------------------------------------
+# -- Dodona ----------------------------------------------------------------------------------
 
 
 class Ours:
@@ -183,7 +184,7 @@ _POSTGRES_SERIES = "{insert} SELECT {values} FROM generate_series(1, {count}) AS
 
 
 def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series: str) -> None:
-    """A conversation of `size` messages, two to a run, in three statements."""
+    """Insert a conversation of `size` messages, two per run, in three statements."""
     (base,) = execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
     (first,) = execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
     count, now = size // 2, time()
@@ -209,11 +210,11 @@ def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series
     execute(f"UPDATE conversations SET head_id = {base + count} WHERE id = {conversation}")
 
 
-# -- the limit -------------------------------------------------------------------------------
+# -- lower bound -----------------------------------------------------------------------------
 
 
 class Raw:
-    """The same rows by hand, on a file of its own with the same tables."""
+    """The same rows without the store, in a separate file with the same tables."""
 
     def __init__(self, path: Path, ours: Ours) -> None:
         self.db = sqlite3.connect(path, isolation_level=None)

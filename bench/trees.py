@@ -1,12 +1,12 @@
-"""Ticks per second of the tree runtime, beside py_trees and hand-written closures.
+"""Ticks per second of the tree runtime, compared with py_trees and hand-written closures.
 
     python bench/trees.py [--rounds 9] [--json FILE]
 
-Every shape is measured in turn for all contenders, several rounds, so that a busy moment of the
-machine hits all of them; the best round of each counts, in CPU time. Closures are the limit: the
-same control flow in plain Python functions, with no state, no blackboard scopes and no way to
-halt. A running leaf is a parallel's child: a task in Dodona, which a tick does not call again
-before it has ended; a behaviour that says RUNNING in py_trees; a function that does in closures.
+Every shape is measured for all contestants, which alternate over several rounds, so that load on
+the machine affects all of them; the best round of each counts, in CPU time. Closures are the lower
+bound: the same control flow in plain Python functions, without state, blackboard scopes or halting.
+A running leaf is a child of a parallel: a task in Dodona, which a tick does not call again before
+it ends; a behaviour that returns RUNNING in py_trees; a function that does so in closures.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dodona.trees.nodes import KINDS
 
 SUCCESS, RUNNING = Status.SUCCESS, Status.RUNNING
 ROOT = Path(__file__).resolve().parent.parent
-# Not one of our ways: a leaf that is no task and says RUNNING is called again on every tick. Shown
-# for comparison, not held to the ratios.
+# Not a way to use Dodona: a leaf that is not a task and returns RUNNING is called on every tick.
+# Shown for comparison, and exempt from the ratios.
 POLLED = "(10 polled, re-ticked)"
 KEYS = [f"key_{n}" for n in range(10)]
 
 Tick = Callable[[], object]
 
 
-# -- ours ------------------------------------------------------------------------------------
+# -- Dodona ----------------------------------------------------------------------------------
 
 
 def our_registry(gate: asyncio.Event) -> Registry:
@@ -97,7 +97,7 @@ def our_trees(gate: asyncio.Event) -> dict[str, Tree]:
 
 
 class Leaf(py_trees.behaviour.Behaviour):
-    """A behaviour that says one thing."""
+    """A behaviour that always returns the same status."""
 
     def __init__(self, name: str, status: py_trees.common.Status) -> None:
         super().__init__(name)
@@ -108,7 +108,7 @@ class Leaf(py_trees.behaviour.Behaviour):
 
 
 class Writer(py_trees.behaviour.Behaviour):
-    """A behaviour that writes a key and reads it again."""
+    """A behaviour that writes a key and reads it back."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -203,7 +203,7 @@ def closure_trees() -> dict[str, Tick]:
 
 
 def rate(tick: Tick, seconds: float = 0.04) -> float:
-    """Ticks per second, over about so long."""
+    """Ticks per second, measured over about this time."""
     count = 1
     while True:
         begun = process_time()
@@ -216,7 +216,7 @@ def rate(tick: Tick, seconds: float = 0.04) -> float:
 
 
 async def measure(rounds: int) -> list[dict[str, object]]:
-    gate = asyncio.Event()  # never set: what runs goes on running
+    gate = asyncio.Event()  # never set, so running leaves keep running
     ours, theirs, limit = our_trees(gate), their_trees(), closure_trees()
     rows: list[dict[str, object]] = []
     for shape, tree in ours.items():
@@ -228,7 +228,7 @@ async def measure(rounds: int) -> list[dict[str, object]]:
         }
         for tick in contenders.values():
             tick()
-        await asyncio.sleep(0)  # let what runs begin to run
+        await asyncio.sleep(0)  # give tasks a chance to start
         best = dict.fromkeys(contenders, 0.0)
         for _ in range(rounds):
             for name, tick in contenders.items():
@@ -247,7 +247,7 @@ def ratios(best: dict[str, float]) -> dict[str, float]:
 
 
 def load_seed() -> float:
-    """Milliseconds to read, check and compile the seed's program; best of 20."""
+    """Milliseconds to read, check and compile the seed program; best of 20."""
     sys.path.insert(0, str(ROOT / "examples" / "oracle"))
     import leaves  # noqa: F401, PLC0415 - registers what the program names
 
@@ -261,7 +261,7 @@ def load_seed() -> float:
 
 
 async def memory_per_run(runs: int = 1_000) -> float:
-    """Kilobytes of a run of a 60-node tree that waits for a leaf, tasks included."""
+    """Kilobytes of a run of a 60-node tree that waits for a leaf, including tasks."""
     gate = asyncio.Event()
     registry = our_registry(gate)
     part = f"(sequence {repeat('(action ok)', 9)})"
@@ -306,14 +306,14 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description="Ticks per second of the tree runtime.")
     options.add_argument("--rounds", type=int, default=9)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     print("Ticks per second, the best of", given.rounds, "interleaved rounds:\n", flush=True)
     rows = asyncio.run(measure(given.rounds))
     print(table(rows))
     held = [row for row in rows if row["shape"] != POLLED]
     seed, memory = load_seed(), asyncio.run(memory_per_run())
-    print(f"\nLoading the seed's program: {seed:.1f} ms (limit 20)")
+    print(f"\nLoading the seed program: {seed:.1f} ms (limit 20)")
     print(f"1,000 concurrent runs of a 60-node tree: {memory:.1f} KB each (limit 20)")
     checks = {
         "at least 25 times py_trees": all(float(str(row["x py_trees"])) >= 25 for row in held),

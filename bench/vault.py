@@ -1,13 +1,13 @@
-"""What the vault costs: 20,000 notes indexed, searched, listed, linked and moved.
+"""Cost of the vault: 20,000 notes indexed, searched, listed, linked and moved.
 
     python bench/vault.py [--notes 20000] [--rounds 3] [--json FILE]
 
-The notes are made up, the same each time: words by Zipf's law, headings, tags, links, of about the
-length that notes have. "bare FTS5" is the limit: it reads the same files and puts each as one row
-into one FTS5 table with the same tokens, with no sections, links, tags or stamps; it answers the
-same queries by `ORDER BY rank` over any of their words. "bare writes" writes what a move writes,
-file by file. All take turns, several rounds, and the best round counts, as a busy moment of the
-machine hits one and not the other. The vault is followed while it is searched, as in a server.
+The notes are generated, the same each time: words by Zipf's law, headings, tags, links, with a
+typical length. "bare FTS5" is the lower bound: it reads the same files and inserts each as one row
+into one FTS5 table with the same tokens, without sections, links, tags or timestamps; it answers
+the same queries with `ORDER BY rank` over any of their words. "bare writes" does the writes of a
+move, file by file. All alternate over several rounds, so that load on the machine affects all of
+them, and the best round counts. The vault is watched during searches, as in a server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INDEX_SECONDS = 10.0
 SEARCH_MS = 5.0
 BACKLINKS = 1_000
 QUERIES = 400
-WARMING = 30  # queries before those that count
+WARMING = 30  # warm-up queries
 HITS = 10
 WORDS = 40_000
 BATCH = 500
@@ -49,7 +49,7 @@ OURS, BARE, WRITES = "dodona", "bare FTS5", "bare writes"
 
 
 class Prose:
-    """Text of made-up words, of which the n-th is n times as rare as the first."""
+    """Generated text; the n-th word is n times as rare as the first."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # the same notes each time
@@ -86,7 +86,7 @@ class Prose:
 
 
 def make_notes(root: Path, count: int, prose: Prose) -> int:
-    """Write the notes; their size in bytes."""
+    """Write the notes, and return their size in bytes."""
     size = 0
     now = time()
     for number in range(count):
@@ -124,9 +124,9 @@ def make_note(number: int, count: int, prose: Prose) -> str:
 
 
 def make_queries(root: Path, count: int, prose: Prose) -> list[str]:
-    """A rare word, some words of a note, a question with its many frequent words: by turns.
+    """Return a rare word, some words of a note, and a question with many frequent words, in turn.
 
-    There are as many for each kind of search, as what was asked before may be remembered.
+    Each kind of search has its own queries, because earlier ones may be cached.
     """
     found: list[str] = []
     for number in range(3 * QUERIES):
@@ -142,7 +142,7 @@ def make_queries(root: Path, count: int, prose: Prose) -> list[str]:
     return found
 
 
-# -- the limits ------------------------------------------------------------------------------
+# -- lower bounds ----------------------------------------------------------------------------
 
 
 class Bare:
@@ -180,7 +180,7 @@ class Bare:
 
 
 def bare_writes(root: Path) -> None:
-    """What a move writes: each note that links, safely, one after the other."""
+    """Do the writes of a move: each linking note, safely, one after the other."""
     for number in range(1, BACKLINKS + 1):
         path = root / note_path(number)
         text = path.read_text("utf-8").replace("[[Hub|", "[[Centre|")
@@ -197,7 +197,7 @@ def bare_writes(root: Path) -> None:
 
 @dataclass(slots=True)
 class Figures:
-    """By figure and contender: what was measured, a list for each round."""
+    """Measurements by figure and contestant, a list for each round."""
 
     found: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
 
@@ -208,7 +208,7 @@ class Figures:
         return min(map(min, self.found[figure][who]))
 
     def at(self, figure: str, who: str, percent: int) -> float:
-        """A percentile, of the round in which it was lowest."""
+        """A percentile, from the round in which it was lowest."""
         rounds = self.found[figure][who]
         return min(statistics.quantiles(values, n=100)[percent - 1] for values in rounds)
 
@@ -220,7 +220,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 async def timed_each(work: Callable[[Any], Any], values: Iterable[Any]) -> list[float]:
-    """Milliseconds of each."""
+    """Milliseconds of each call."""
     found: list[float] = []
     for value in values:
         started = perf_counter()
@@ -273,7 +273,7 @@ async def ours(vault: Vault, figures: Figures, queries: list[str], count: int) -
 
 
 async def moving(folder: Path, figures: Figures) -> None:
-    """There and back, so that the notes are as before."""
+    """Move the notes there and back, so that they end up unchanged."""
     vault = Vault(folder / "vault", folder / "indexes" / "notes.db")
     figure = "move with 1,000 backlinks, s"
     started = perf_counter()
@@ -309,7 +309,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-# -- telling ---------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------
 
 
 def summary(figures: Figures) -> list[tuple[str, dict[str, float]]]:
@@ -337,7 +337,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--notes", type=int, default=20_000)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     if given.notes <= BACKLINKS:
         options.error(f"--notes must be more than {BACKLINKS:,}.")

@@ -1,15 +1,14 @@
-"""Ten thousand connections to `/ws` of one gateway, one in a hundred of them chatting.
+"""Ten thousand connections to `/ws` of one gateway, one percent of them chatting.
 
     python bench/websockets.py [--connections 10000] [--seconds 30] [--json FILE]
 
-`dodona up` runs in a process of its own, as people start it; so do the clients and the model, which
-streams fifty pieces of text a second to each of those that chat, who ask again as soon as they are
-answered. Two hundred times a second an idle connection, taken at random, sends a ping. What a
-connection costs is how much the gateway's memory has grown when all are open and idle, divided by
-their number.
+`dodona up` runs in its own process, and so do the clients and the model, which streams fifty pieces
+of text per second to each chatting client; these ask again as soon as they are answered. Two
+hundred times per second a random idle connection sends a ping. The memory per connection is the
+growth of the gateway when all are open and idle, divided by their number.
 
-How long it takes to route a message is measured in this process: 100,000 bindings that use every
-combination of fields, and messages that match none or the least of them.
+Routing is measured in this process: 100,000 bindings that use every combination of fields, and
+messages that match none or the least specific of them.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PATIENCE = 120.0
 
 
 class Peer:
-    """A process that is spoken to in lines."""
+    """A process that communicates in lines."""
 
     def __init__(self, *command: object) -> None:
         self.process = subprocess.Popen(
@@ -55,7 +54,7 @@ class Peer:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the clients have ended")
+            raise SystemExit("the clients exited")
         return json.loads(line)
 
     def go_on(self) -> None:
@@ -70,7 +69,7 @@ class Peer:
 
 @contextmanager
 def gateway(folder: Path, model: int) -> Iterator[tuple[int, str]]:
-    """`dodona up`: its process and its address."""
+    """Start `dodona up`; yield its process and its address."""
     (folder / "vault").mkdir()
     config = folder / "dodona.toml"
     config.write_text(
@@ -100,13 +99,13 @@ def address(file: Path, process: subprocess.Popen[bytes]) -> str:
 
 
 def memory(pid: int) -> float:
-    """Kilobytes that the process has in memory."""
+    """Resident memory of the process, in kilobytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
 def cpu(pid: int) -> float:
-    """Seconds that it has worked."""
+    """CPU time of the process, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -167,7 +166,7 @@ def at(values: Sequence[float], share: float) -> float:
 
 
 def routing() -> dict[str, float]:
-    """Microseconds to route a message, the best of some rounds."""
+    """Microseconds to route a message, the best of several rounds."""
     masks = [mask for mask in product((True, False), repeat=len(BINDING_FIELDS)) if any(mask)]
     begun = perf_counter()
     router = Router(
@@ -214,7 +213,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--connections", type=int, default=10_000)
     options.add_argument("--seconds", type=float, default=30.0)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -234,7 +233,7 @@ def main() -> int:
     }
     print()
     for fault in figures["faults"]:
-        print(f"  fault: {fault}")
+        print(f"  error: {fault}")
     for check, is_met in met.items():
         print(f"  {'met   ' if is_met else 'MISSED'}  {check}")
     document = {"websockets": figures, "routing": routes, "met": met}

@@ -1,5 +1,5 @@
-"""Those who answer the same questions in `bench/run.py`: ours, the limit and the peers.
+"""The contestants of `bench/run.py`, which answer the same questions: Dodona, the limit, the peers.
 
-Each module is loaded in a process of its own, by a Python that has what it needs, and has a class
-`Contestant`. Nothing here is imported by two of them but `contestant`.
+Each module has a class `Contestant` and is loaded in its own process, by a Python that has its
+dependencies. They share nothing but the module `contestant`.
 """

@@ -1,4 +1,4 @@
-"""What each contestant does: ask in a session, stream the answer, keep what was said."""
+"""The interface of a contestant: ask in a session, stream the answer, store the messages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Hear = Callable[[str], None]
 
 
 class Contender(Protocol):
-    """Everything that was said is in a SQLite file when `ask` returns."""
+    """When `ask` returns, all messages are in a SQLite file."""
 
     async def start(self, base_url: str, folder: Path) -> None:
-        """Be ready. Notes are in `folder`/vault; the file is made in `folder`."""
+        """Prepare. The notes are in `folder`/vault; the database is created in `folder`."""
         ...
 
     async def open(self, sessions: Sequence[str]) -> None:
-        """Make sessions ready that are asked in at the same time."""
+        """Prepare sessions for concurrent questions."""
 
     async def ask(self, session: str, model: str, hear: Hear) -> None:
-        """One run, streamed: `hear` is given each piece of the answer's text."""
+        """Make one run and stream it: `hear` receives each piece of text."""
         ...
 
     async def fill(self, session: str, messages: int) -> None:
-        """Give a session a past of so many messages."""
+        """Fill a session with a history of so many messages."""
         ...
 
     async def stop(self) -> None: ...
@@ -39,5 +39,5 @@ def filler(number: int) -> str:
 
 
 def read_note(vault: Path, path: str) -> str:
-    """The whole work of the peers' tool."""
+    """The complete tool of the peers."""
     return (vault / path).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The limit: aiohttp, json and one commit per run. No checks, no events, nothing to resume."""
+"""The lower bound: aiohttp, json and one commit per run. No checks, no events, no resume."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Contestant(Contender):
         self._db.execute("CREATE INDEX by_session ON said (session, id)")
 
     async def ask(self, session: str, model: str, hear: Hear) -> None:
-        """As much of the past as an agent would show its model: 20 messages."""
+        """Send as much history as an agent would: 20 messages."""
         past = self._db.execute(
             "SELECT messages FROM said WHERE session = ? ORDER BY id DESC LIMIT 10", (session,)
         ).fetchall()
@@ -61,7 +61,7 @@ class Contestant(Contender):
         )
 
     async def _turn(self, model: str, messages: list[Any], hear: Hear) -> list[Any]:
-        """One model call; the calls that it asks for."""
+        """Make one model call, and return the tool calls it requests."""
         body = {"model": model, "messages": messages, "tools": TOOLS, "stream": True}
         text: list[str] = []
         calls: list[Any] = []

@@ -21,7 +21,7 @@ from contestants.contestant import QUESTION, SYSTEM, Contender, Hear, filler, re
 
 class Contestant(Contender):
     async def start(self, base_url: str, folder: Path) -> None:
-        set_tracing_disabled(True)  # left on, it calls out
+        set_tracing_disabled(True)  # otherwise it sends traces over the network
         self._client = AsyncOpenAI(api_key="none", base_url=base_url, max_retries=0)
         self._path = folder / "openai_agents.db"
         self._agents: dict[str, Agent] = {}

@@ -1,7 +1,7 @@
-"""Dodona, composed as `dodona up` composes it, asked as the gateway asks it.
+"""Dodona, assembled as `dodona up` does it, and called as the gateway calls it.
 
-A session is the context of a project. One that was not opened before it is asked in is a new
-conversation in the default project: what `"new": true` begins.
+A session is the context of a project. A session that was not opened first is a new conversation in
+the default project, as with `"new": true`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER
 from dodona.net.redactor import Redactor
 
-TOKENS = 20  # of a message of the past
+TOKENS = 20  # of a message of the history
 
 CONFIG = """
 [agent]
@@ -88,7 +88,7 @@ class Contestant(Contender):
                     raise RuntimeError(body["error"]["message"])
 
     async def fill(self, session: str, messages: int) -> None:
-        """Ask once, so that there is a conversation; then put a past behind its head."""
+        """Ask once to create a conversation, then insert a history behind its head."""
         if session not in self._opened:
             await self.open([session])
             await self.ask(session, "none", lambda _: None)
@@ -105,7 +105,7 @@ SERIES = (
 
 
 def _fill(file: Path, project: str, messages: int) -> None:
-    """Runs with two messages each, in a chain that begins at the head; all of them at once."""
+    """Insert runs with two messages each, as a chain from the head, all at once."""
     with sqlite3.connect(file, timeout=60) as db:
         db.execute("BEGIN IMMEDIATE")
         conversation, head = db.execute(

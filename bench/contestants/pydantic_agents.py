@@ -1,4 +1,4 @@
-"""pydantic-ai, its messages kept as JSON in a row for each run: it has no store of its own."""
+"""pydantic-ai, with its messages stored as JSON, one row per run: it has no store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills a gateway again and again, and looks whether anything was lost, repeated or made up.
+"""Kill a gateway repeatedly, and check that nothing was lost, repeated or invented.
 
 Import it with `bench` on the path: `from crashing.trial import Trial`.
 """

@@ -1,4 +1,4 @@
-"""What must be true after a trial. Each check tells every breach in a sentence."""
+"""Invariants after a trial. Each check returns every violation as a sentence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Check = Callable[[Trial], Iterator[str]]
 
 
 def breaches(trial: Trial) -> dict[str, list[str]]:
-    """By what was checked; all lists are empty when all is well."""
+    """Violations by check; all lists are empty if the trial passed."""
     return {what: list(check(trial)) for what, check in CHECKS.items()}
 
 
-# -- what the plans have come to -------------------------------------------------------------
+# -- results of the plans --------------------------------------------------------------------
 
 
 def kept(trial: Trial, plan: Plan) -> list[int]:
-    """Of each turn the request whose answer counts: the last one that was made."""
+    """For each turn, the request whose answer counts: the last one made."""
     numbers: dict[int, int] = {}
     for request in trial.world.requests[plan.number]:
         numbers[request.turn] = request.number
@@ -44,7 +44,7 @@ def expected_text(trial: Trial, plan: Plan) -> str:
 
 
 def told(trial: Trial) -> Iterator[Asked]:
-    """The questions that were answered; of the others `every_run_ends` tells."""
+    """The questions that were answered; `every_run_ends` checks the others."""
     return (asked for asked in trial.asked if asked.heard.ended == "done")
 
 
@@ -61,7 +61,7 @@ def every_run_ends(trial: Trial) -> Iterator[str]:
 
 
 def streams_are_whole(trial: Trial) -> Iterator[str]:
-    """Nothing is missing, nothing is there twice, `seq` rises."""
+    """Nothing is missing, nothing is duplicated, and `seq` increases."""
     for asked in told(trial):
         name = f"run {asked.run_id} of plan {asked.plan.number}"
         yield from (f"{name}: {breach}" for breach in asked.breaches + asked.heard.breaches)
@@ -76,7 +76,7 @@ def streams_are_whole(trial: Trial) -> Iterator[str]:
 
 
 def replays_agree(trial: Trial) -> Iterator[str]:
-    """Who comes late hears what those heard who were there."""
+    """A late client receives the same chunks as one that was connected."""
     for asked in told(trial):
         if asked.run_id is None:
             continue
@@ -99,9 +99,9 @@ def exchanges_are_saved_once(trial: Trial) -> Iterator[str]:
 
 
 def effects_follow_the_rules(trial: Trial) -> Iterator[str]:
-    """Once at most once, keyed under one key, and nothing for an answer that was thrown away.
+    """`once` at most once, `keyed` under one key, and nothing for a discarded answer.
 
-    A call of effect none may be repeated at will: what it does leaves nothing behind.
+    A call with effect `none` may be repeated, because it leaves nothing behind.
     """
     keys: dict[str, str] = {}
     good = {call.label for asked in trial.asked for call in kept_calls(trial, asked.plan)}
@@ -120,7 +120,7 @@ def effects_follow_the_rules(trial: Trial) -> Iterator[str]:
 
 
 def calls_are_answered(trial: Trial) -> Iterator[str]:
-    """The model hears of every call what became of it, and hears nothing wrong."""
+    """The model receives a correct result for every call."""
     for asked in told(trial):
         for call in kept_calls(trial, asked.plan):
             result = trial.world.results.get(call.label, "")
@@ -128,17 +128,17 @@ def calls_are_answered(trial: Trial) -> Iterator[str]:
             if call.kind == "write":
                 file = trial.gateway.vault / call.path
                 if not file.exists() or file.read_text(encoding="utf-8") != call.content:
-                    yield f"{name}: its note is not there"
+                    yield f"{name}: its note is missing"
             elif call.kind == "once" and "unknown" in result:
                 continue
             elif not trial.world.effects.get(call.label):
-                yield f"{name} has not happened; told: {result!r}"
+                yield f"{name} was not executed; reported result: {result!r}"
             elif result != f"done: {call.label}":
-                yield f"{name} has happened; told: {result!r}"
+                yield f"{name} was executed; reported result: {result!r}"
 
 
 def model_calls_are_not_wasted(trial: Trial) -> Iterator[str]:
-    """No turn is asked for again once the next one was, and none more often than it was cut."""
+    """No turn is requested again after the next one, or more often than it was interrupted."""
     yield from (f"a request without a plan: {stray}" for stray in trial.world.strays)
     for plan, requests in trial.world.requests.items():
         turns = [request.turn for request in requests]
@@ -151,7 +151,7 @@ def model_calls_are_not_wasted(trial: Trial) -> Iterator[str]:
 
 # -- the store -------------------------------------------------------------------------------
 
-# Each query finds what must not be there.
+# Each query finds rows that must not exist.
 FORBIDDEN: Final = {
     "runs that have not ended": "SELECT id, status FROM runs"
     " WHERE status NOT IN ('succeeded', 'failed', 'cancelled')",
@@ -186,7 +186,7 @@ def store_is_sound(trial: Trial) -> Iterator[str]:
 
 
 def attempts_are_real(trial: Trial) -> Iterator[str]:
-    """No chunk is of an attempt after the last, and attempts are no more than starts."""
+    """No chunk belongs to an attempt after the last, and there are no more attempts than starts."""
     for asked in told(trial):
         if asked.run_id is None:
             continue
@@ -198,7 +198,7 @@ def attempts_are_real(trial: Trial) -> Iterator[str]:
 
 
 def every_call_is_metered(trial: Trial) -> Iterator[str]:
-    """What the provider has seen is in the records: also what was cut."""
+    """Every request that the provider received is recorded, including interrupted ones."""
     with sqlite3.connect(trial.gateway.store) as db:
         counted = dict(
             db.execute("SELECT run_id, count(*) FROM token_records GROUP BY run_id").fetchall()

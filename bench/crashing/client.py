@@ -1,4 +1,4 @@
-"""One who asks a question and wants the whole answer, however often the gateway is killed."""
+"""A client that asks a question and wants the whole answer, however often the gateway dies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import aiohttp
 from crashing.gateway import Gateway
 from crashing.plans import Plan
 
-PATIENCE: Final = 120.0  # seconds for an answer while nobody kills
+PATIENCE: Final = 120.0  # seconds for an answer when there are no kills
 _GONE = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
 @dataclass(slots=True)
 class Heard:
-    """What a client has of a run, by the rules of the stream."""
+    """The chunks of a run that a client has, by the rules of the stream."""
 
     last: int = 0
     chunks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class Heard:
 
 @dataclass(slots=True)
 class Asked:
-    """A question, and all that its client went through."""
+    """A question, and the history of its client."""
 
     plan: Plan
     project: str
     run_id: int | None = None
-    sent: bool = False  # and perhaps accepted, though we were not told
+    sent: bool = False  # possibly accepted without a response
     reconnects: int = 0
     heard: Heard = field(default_factory=Heard)
     breaches: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Client:
-    """Follows a run over all its interruptions."""
+    """Follows a run across all interruptions."""
 
     gateway: Gateway
     http: aiohttp.ClientSession
@@ -85,7 +85,7 @@ class Client:
                     asked.reconnects += 1
                     await self._follow(url, asked)
             except _GONE:
-                await asyncio.sleep(0.02)  # the next gateway is not there yet
+                await asyncio.sleep(0.02)  # the next gateway is not listening yet
 
     async def _ask(self, url: str, asked: Asked) -> None:
         body = {"question": asked.plan.question, "project_id": asked.project}
@@ -96,7 +96,7 @@ class Client:
             await self._listen(response, asked)
 
     async def _look_for(self, url: str, asked: Asked) -> None:
-        """Nobody answered: was the question accepted? If not, ask again."""
+        """After no response: find out whether the question was accepted; if not, ask again."""
         address = f"{url}/api/runs?project_id={asked.project}&limit=200"
         async with self.http.get(address) as response:
             await self._check(response, asked)
@@ -128,7 +128,7 @@ class Client:
             self.on_chunk()
 
     async def replay(self, run_id: int) -> Heard:
-        """The whole stream of a run from its beginning, as one hears it who comes late."""
+        """Return the whole stream of a run, as a late client receives it."""
         heard = Heard()
         async with self.http.get(f"{self.gateway.url}/api/runs/{run_id}/events") as response:
             response.raise_for_status()
@@ -153,7 +153,7 @@ def _listed(found: Any) -> list[dict[str, Any]]:
 
 
 async def events(content: aiohttp.StreamReader) -> AsyncIterator[dict[str, Any]]:
-    """The chunks of a stream; an event that was cut is none."""
+    """Yield the chunks of a stream, without an incomplete last event."""
     number = ""
     data = ""
     async for raw in content:

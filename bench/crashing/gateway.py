@@ -1,4 +1,4 @@
-"""The process that is killed, and started again."""
+"""The gateway process that is killed and restarted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ path = {vault}
 [store]
 url = {store}
 
-# A summary is a request that no run made: the rules could not tell it from one made twice.
+# A summary is a request that no run made; the checks could not distinguish it from a repeated one.
 [context]
 compress = false
 
@@ -37,12 +37,12 @@ level = "warning"
 
 
 class CannotStart(Exception):
-    """The gateway ended before it listened, and nobody killed it."""
+    """The gateway ended before it listened, without being killed."""
 
 
 @dataclass(slots=True)
 class Gateway:
-    """One folder, one store, and process after process on them."""
+    """One folder, one store, and one process after another on them."""
 
     folder: Path
     world: str
@@ -74,7 +74,7 @@ class Gateway:
         (self.folder / "config.toml").write_text(text, encoding="utf-8")
 
     async def start(self, *, die_at: int = 0, when: str = "before") -> bool:
-        """Start it. False when it was dead before it listened, as it was told to be."""
+        """Start it. False if it killed itself before it listened, as planned."""
         self.starts += 1
         command = [sys.executable, str(LAUNCHER), str(self.folder / "config.toml"), self.world]
         if die_at:
@@ -95,7 +95,7 @@ class Gateway:
             return True
         code = await self._process.wait()
         if not (die_at and code == -9):
-            raise CannotStart(f"the gateway ended with {code}: {self.last_words()}")
+            raise CannotStart(f"the gateway exited with {code}: {self.last_words()}")
         self.deaths += 1
         return False
 
@@ -106,7 +106,7 @@ class Gateway:
         await self._up.wait()
 
     async def kill(self) -> None:
-        """With SIGKILL, if it is not dead by its own hand already."""
+        """Send SIGKILL, unless it has already killed itself."""
         assert self._process is not None
         self._up.clear()
         with suppress(ProcessLookupError):
@@ -115,14 +115,14 @@ class Gateway:
         self.deaths += 1
 
     async def died(self, patience: float) -> bool:
-        """Wait until it is dead by its own hand; False when it still lives after that time."""
+        """Wait until it has killed itself; False if it is still alive after that time."""
         assert self._process is not None
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), patience)
         return self._process.returncode is not None
 
     async def stop(self) -> int:
-        """Politely; how it ended."""
+        """Stop it with SIGTERM, and return its exit status."""
         assert self._process is not None
         self._up.clear()
         with suppress(ProcessLookupError):

@@ -1,9 +1,9 @@
-"""The gateway as `dodona up` starts it, with three tools more whose effects can be counted.
+"""Start the gateway as `dodona up` does, with three extra tools whose effects can be counted.
 
     python bench/crashing/launcher.py CONFIG WORLD [--die-at N --when before|after]
 
-It prints its address. `--die-at` kills it with SIGKILL at its Nth commit, before or after that is
-made: no timing from outside meets these moments as surely.
+It prints its address. `--die-at` kills it with SIGKILL before or after its Nth commit: timing from
+outside cannot hit these moments reliably.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = {
 
 
 class Probes:
-    """Tools that only tell the world that they were called, and with which key."""
+    """Tools that only report to the world that they were called, and with which key."""
 
     def __init__(self, world: str, http: aiohttp.ClientSession) -> None:
         self._url = f"{world}/effect"
@@ -64,7 +64,7 @@ class Probes:
 
 
 def die_at(number: int, when: str) -> None:
-    """From now on every connection counts its commits; at that one the process is gone."""
+    """Make every connection count its commits, and kill the process at the Nth."""
     made = 0
     connect = sqlite3.connect
 

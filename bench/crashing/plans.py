@@ -1,4 +1,4 @@
-"""What is asked: a question that tells the model server which calls to make, turn by turn."""
+"""Plans: questions that encode which calls the model server makes, turn by turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MARK = re.compile(r"\[plan (\d+): ([a-z+,]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The kinds of the calls of each turn; after the last turn comes the answer."""
+    """The kinds of calls in each turn; the answer follows the last turn."""
 
     number: int
     turns: tuple[tuple[str, ...], ...]
@@ -27,7 +27,7 @@ class Plan:
 
     @classmethod
     def read(cls, text: str) -> Plan | None:
-        """The last plan that a text has."""
+        """Return the last plan in a text."""
         found = _MARK.findall(text)
         if not found:
             return None
@@ -37,9 +37,9 @@ class Plan:
 
     @classmethod
     def draw(cls, number: int, random: Random) -> Plan:
-        """Up to three turns of up to three calls; at most two of them happen only once.
+        """Draw up to three turns of up to three calls, at most two of which have effect `once`.
 
-        Three calls in a row of which nobody knows whether they happened would end a run.
+        Three consecutive calls with unknown outcome would end a run.
         """
         turns = [
             [random.choice(KINDS) for _ in range(random.randint(1, 3))]
@@ -56,10 +56,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that the model server asked for, in its answer to one request.
+    """A call that the model server requested in its answer to one request.
 
-    A request that is made again is answered with other calls: so it shows if anything was done on
-    behalf of an answer that was then thrown away.
+    A repeated request is answered with other calls, so that an effect of a discarded answer can be
+    detected.
     """
 
     plan: int
@@ -92,5 +92,5 @@ class Call:
 
 
 def words(plan: int, turn: int, request: int) -> list[str]:
-    """The text of one answer of the model server, piece by piece."""
+    """The text of one answer of the model server, in pieces."""
     return [f"({plan}.{turn}.{request}.{n}) " for n in range(8)]

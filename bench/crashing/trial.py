@@ -1,4 +1,4 @@
-"""A trial: clients that ask all the time, and somebody who kills the gateway all the time."""
+"""A trial: clients that ask all the time, while the gateway is killed again and again."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from crashing.gateway import Gateway
 from crashing.plans import Plan
 from crashing.world import World
 
-# When the process dies: at a commit by its own hand, or from outside shortly after something.
+# When the process dies: at one of its commits, or from outside shortly after an event.
 AT_COMMITS: Final = ("before a commit", "after a commit")
 FROM_OUTSIDE: Final = ("at any time", "after a model request", "after an effect", "after a chunk")
 MOMENTS: Final = AT_COMMITS + FROM_OUTSIDE
 
 PROJECTS: Final = 3
-CLIENTS: Final = 5  # so that two wait for the same lane
+CLIENTS: Final = 5  # so that two runs wait for the same lane
 MOST_COMMITS: Final = 40
-LONGEST_WAIT: Final = 20.0  # seconds for the moment to come
+LONGEST_WAIT: Final = 20.0  # seconds to wait for the event
 
 
 @dataclass(slots=True)
 class Trial:
-    """Everything that happened, for `checks` to look at."""
+    """Everything that happened, for `checks`."""
 
     folder: Path
     kills: int
@@ -40,11 +40,13 @@ class Trial:
     on_kill: Callable[[int, str], None] = lambda _number, _moment: None
     asked: list[Asked] = field(default_factory=list)
     moments: Counter[str] = field(default_factory=Counter)
-    while_running: int = 0  # kills that hit runs under way
+    while_running: int = 0  # kills that interrupted runs
     replays: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
     shown: dict[int, dict[str, object]] = field(default_factory=dict)
     never_ended: list[Asked] = field(default_factory=list)
-    random: Random = field(init=False)  # of the killing alone: it is the same for the same seed
+    random: Random = field(
+        init=False
+    )  # for the kills only, so that they are the same for the same seed
     world: World = field(init=False)
     gateway: Gateway = field(init=False)
     _stirred: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -91,7 +93,7 @@ class Trial:
         await self.gateway.kill()
 
     def _end(self) -> None:
-        """No more questions; those that were asked are to be answered soon."""
+        """Stop asking; the remaining questions should be answered soon."""
         self._is_over = True
         for limit in self._limits:
             limit.reschedule(asyncio.get_running_loop().time() + self.patience)
@@ -99,12 +101,12 @@ class Trial:
     # -- asking ------------------------------------------------------------------------------
 
     async def _ask_on(self, client: Client, project: str) -> None:
-        """One question after the other, until the killing is over or an answer fails."""
+        """Ask one question after the other, until the kills end or an answer fails."""
         while not self._is_over:
             asked = Asked(Plan.draw(len(self.asked) + 1, self._plans), project)
             self.asked.append(asked)
             with suppress(TimeoutError):
-                # While somebody kills, there is no telling how long an answer takes.
+                # During the kills, an answer may take any time.
                 async with asyncio.timeout(None) as limit:
                     self._limits.add(limit)
                     await client.converse(asked)
@@ -112,7 +114,7 @@ class Trial:
             if not asked.heard.ended:
                 self.never_ended.append(asked)
             if asked.heard.ended != "done":
-                return  # enough is known
+                return  # enough data
 
     # -- killing -----------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Trial:
         if moment == "at any time":
             await asyncio.sleep(self.random.uniform(0, 0.8))
         else:
-            # Of many such moments any one, not always the first after a start.
+            # Pick a random moment of many, not always the first after a start.
             for _ in range(self.random.randint(1, 12)):
                 event.clear()
                 try:
@@ -153,7 +155,7 @@ class Trial:
     # -- afterwards --------------------------------------------------------------------------
 
     async def _look_back(self, client: Client) -> None:
-        """Hear every run again from its beginning, and see what is kept of it."""
+        """Replay every run from its beginning, and read its stored state."""
         for asked in self.asked:
             if asked.run_id is not None and asked not in self.never_ended:
                 heard = await client.replay(asked.run_id)

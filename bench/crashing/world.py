@@ -1,6 +1,6 @@
-"""The world outside: a model server and a place where tools have their effects.
+"""The outside world: a model server, and the place where tools have their effects.
 
-It runs in the process that does the killing, so what it counts is nobody's word but its own.
+It runs in the process that does the killing, so its counts are independent of the gateway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a model: its number within its turn, and whether it was answered whole."""
+    """One model request: its number within its turn, and whether it was answered completely."""
 
     turn: int
     number: int
@@ -70,7 +70,7 @@ class World:
         told = await request.json()
         self.effects[told["call"]].append(Happened(told["kind"], told["key"]))
         self.on_effect()
-        # The effect has happened; who asked for it does not know that yet.
+        # The effect has happened, but the caller does not know it yet.
         await asyncio.sleep(self.random.uniform(0, 0.012))
         return web.json_response({"done": told["call"]})
 
@@ -93,7 +93,7 @@ class World:
         return await self._stream(request, words(plan.number, turn, number), calls)
 
     def _hear(self, messages: list[dict[str, Any]]) -> None:
-        """Keep what became of each call, as the model is told."""
+        """Record the outcome of each call, as reported to the model."""
         for message in messages:
             if message["role"] == "tool":
                 label = message["tool_call_id"].removeprefix("call_")
@@ -116,12 +116,12 @@ class World:
             await response.write(_rendered({"choices": [], "usage": usage}) + b"data: [DONE]\n\n")
             await response.write_eof()
         except ConnectionError:
-            pass  # killed in mid-answer, as is intended
+            pass  # killed while streaming, as intended
         return response
 
 
 def _current(messages: list[dict[str, Any]]) -> tuple[int, Plan | None]:
-    """The plan of the question that is being answered, and where it stands."""
+    """Return the plan of the current question, and its progress."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place]["role"] == "user" and (
             plan := Plan.read(json.dumps(messages[place]["content"]))

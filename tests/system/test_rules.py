@@ -181,7 +181,7 @@ async def test_hostile_conditions(own: Client, script: Script) -> None:
 @pytest.mark.parametrize(
     ("rule", "change", "said"),
     [
-        ("token_budget", {"enabled": False}, "token_budget is a core rule, and cannot be turned"),
+        ("token_budget", {"enabled": False}, "token_budget is a core rule and cannot be disabled"),
         ("large_result", {"parameters": {"most_entries": 0}}, "large_result.most_entries must be"),
         ("large_resul", {"enabled": False}, "there is no rule 'large_resul'."),
     ],

@@ -160,7 +160,7 @@ async def test_code_is_ranked_by_meaning_where_that_is_wanted(store: Store, tmp_
     config = await asyncio.to_thread(load_config, settings, file)
     meaning = await asyncio.to_thread(open_code_embeddings, config)
     async with CodeIndexes(
-        store.projects, default=(folder,), home=config.home, meaning=meaning
+        store.projects, default=(folder,), home=config.home, scorer=meaning
     ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
         hits = await code.search("put words into alphabetical order", 5)

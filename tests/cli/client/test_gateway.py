@@ -169,7 +169,7 @@ async def test_a_strange_answer(serve: Serve) -> None:
 
 
 async def test_nobody_is_there(tmp_path: Path) -> None:
-    """The question was not indexed, as far as we know; it is told."""
+    """The question was not taken in, as far as we know; it is told."""
     announced = Announcement("http://127.0.0.1:9", os.getpid(), "store")
     async with gateway_client.gateway_client(announced, tmp_path) as client:
         assert not await client.is_reachable()

@@ -80,7 +80,7 @@ def test_a_call_is_listed_and_allowed(folder: Path, asked: Started) -> None:
     """Beside the gateway whose run waits, which goes on."""
     (waiting,) = pending(folder)
     heading, line = ran(folder).splitlines()
-    assert heading.split() == ["run", "call", "tool", "until", "arguments", "reason"]
+    assert heading.split() == ["run", "call", "tool", "expires", "arguments", "reason"]
     assert line.split()[:3] == ["1", waiting["call"], "vault_list"]
     assert line.endswith('{"folder": "x"}  Somebody should know.')
     assert ran(folder, "1", waiting["call"]) == "vault_list of run 1 is approved.\n"
@@ -112,7 +112,7 @@ def test_without_a_terminal_it_is_told_how_to_decide(folder: Path, asked: Starte
 
 
 @pytest.mark.parametrize(
-    ("typed", "decision"), [("y\n", "Done."), ("\n", "the user refused it"), ("no\n", "refused it")]
+    ("typed", "decision"), [("y\n", "Done."), ("\n", "the user denied it"), ("no\n", "denied it")]
 )
 def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: str) -> None:
     """Only a yes allows."""
@@ -121,7 +121,7 @@ def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: s
         assert 'vault_list {"folder": "x"}' in before
         terminal.type(typed)
         after = terminal.until("Done.")
-        assert ("refused it" in after) == (typed != "y\n")
+        assert ("denied it" in after) == (typed != "y\n")
         assert decision in f"{after}Done."
         assert terminal.ended() == 0
 

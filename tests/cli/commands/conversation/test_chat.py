@@ -39,7 +39,7 @@ def test_words_that_are_no_questions(tmp_path: Path, scripted: Callable[[str], N
     scripted("answers = ['One.', 'Two.']\n")
     done = chat(tmp_path, "1?\n/new\n/nwe\n/help\n2?\n/quit\n3?\n")
     assert done.returncode == 0
-    assert done.stdout.startswith("One.\n  /new    begin")
+    assert done.stdout.startswith("One.\n  /new    start")
     assert done.stdout.endswith("Two.\n")
     assert done.stderr == (
         "The next question starts a new conversation.\n"

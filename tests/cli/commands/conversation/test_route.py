@@ -38,13 +38,13 @@ def test_the_choice_is_explained(folder: Path) -> None:
     done = dodona(folder, "route", "--channel", "slack", "--account", "acme", "--peer", "U42")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "agent    personal\n"
-        "because  the binding (dodona.toml:11) for peer U42 and channel slack matches.\n"
-        "session  personal:slack:acme:U42\n"
-        "beaten   work: the binding (dodona.toml:7) for channel slack.\n"
+        "agent         personal\n"
+        "reason        the binding (dodona.toml:11) for peer U42 and channel slack matches.\n"
+        "session       personal:slack:acme:U42\n"
+        "also matches  work: the binding (dodona.toml:7) for channel slack.\n"
         "\n"
-        "Of bindings that match, peer comes before guild, team, account and channel; then more "
-        "fields, then the first.\n"
+        "Precedence of bindings: peer, guild, team, account, channel; then the number of fields; "
+        "then the order in the config file.\n"
     )
 
 
@@ -65,6 +65,6 @@ def test_without_a_binding_the_default_agent_answers(folder: Path) -> None:
     done = dodona(folder, "route", "--channel", "telegram")
     assert done.stdout == (
         "agent    personal\n"
-        "because  no binding matches, so the default agent answers.\n"
+        "reason   no binding matches, so the default agent answers.\n"
         "session  needs --account\n"
     )

@@ -51,11 +51,20 @@ def ran(folder: Path, *words: str) -> str:
 def test_sessions_are_listed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A line each, with what was said and used; none is no mistake."""
     heading, row = ran(folder, "list").splitlines()
-    assert heading.split() == ["key", "messages", "tokens", "in", "out", "last"]
+    assert heading.split() == [
+        "key",
+        "messages",
+        "input",
+        "tokens",
+        "output",
+        "tokens",
+        "last",
+        "message",
+    ]
     assert row.split()[:4] == [KEY, "2", "1,200", "30"]
     (found,) = json.loads(ran(folder, "list", "--json"))["sessions"]
     assert (found["key"], found["agent_id"], found["message_count"]) == (KEY, "work", 2)
-    assert ran(tmp_path_factory.mktemp("empty"), "list").startswith("There are no sessions yet")
+    assert ran(tmp_path_factory.mktemp("empty"), "list").startswith("No sessions yet")
 
 
 def test_a_session_is_shown_and_cleared(folder: Path) -> None:

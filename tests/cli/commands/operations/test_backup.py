@@ -16,7 +16,7 @@ from tests.cli.running import Started, Up, dodona, until
 
 pytestmark = pytest.mark.timeout(180)
 
-TOLD = rf"[\d,]+ rows in \d+ tables, [\d,]+ bytes, schema {NEWEST_REVISION}, made 20\S+"
+TOLD = rf"[\d,]+ rows in \d+ tables, [\d,]+ bytes, schema {NEWEST_REVISION}, created 20\S+"
 
 
 def test_while_a_gateway_runs(tmp_path: Path, scripted: Callable[[str], None]) -> None:

@@ -140,8 +140,8 @@ def test_what_cannot_be_mended_is_told(tmp_path: Path) -> None:
         )
     assert code == 1
     assert states(found) == {"store": ["wrong"], "vault": ["wrong"], "port": ["wrong"]}
-    assert "Restore a backup" in found["store"][0]["hint"]
-    assert found["port"][0]["message"].startswith(f"{port} of 127.0.0.1 cannot be used: ")
+    assert "To restore a backup" in found["store"][0]["hint"]
+    assert found["port"][0]["message"].startswith(f"{port} on 127.0.0.1 cannot be used: ")
 
 
 def test_a_config_that_does_not_read(tmp_path: Path) -> None:
@@ -156,10 +156,10 @@ def test_a_config_that_does_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "state", "said"),
     [
-        (200, "ok", "openai-compatible, oak answers"),
-        (404, "ok", "openai-compatible, oak answers"),
+        (200, "ok", "openai-compatible, oak responds"),
+        (404, "ok", "openai-compatible, oak responds"),
         (401, "wrong", "openai-compatible, oak rejects the key (401)."),
-        (503, "warning", "openai-compatible, oak answers 503."),
+        (503, "warning", "openai-compatible, oak responds with 503."),
         (0, "wrong", "openai-compatible, oak cannot be reached: ClientConnectorError."),
     ],
 )
@@ -184,7 +184,7 @@ def test_beside_a_gateway(tmp_path: Path) -> None:
     with Up(tmp_path) as up:
         assert dodona(tmp_path, "ask", "First?").stdout == "One.\n"
         code, found = looked(tmp_path, DODONA_AGENT__PROVIDER="scripted")
-        said = f"{up.url}, process {up.process.pid}, is ready"
+        said = f"{up.url}, process {up.process.pid}, ready"
         assert (code, found["gateway"][0]["message"]) == (0, said)
         lines = dodona(tmp_path, "status").stdout.splitlines()
         (place,) = [n for n, line in enumerate(lines) if line.startswith("gateway")]

@@ -92,7 +92,7 @@ def test_without_anything_it_tells_how_to_get_a_better_one(tmp_path: Path) -> No
     ]
     assert "          ANTHROPIC_API_KEY is not set" in lines
     assert "          Ollama at http://127.0.0.1:1/v1: no server" in lines
-    assert lines[-1].startswith("        For a language model set a provider's key")
+    assert lines[-1].startswith("        To use a language model, set a provider's key")
 
 
 def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
@@ -110,7 +110,7 @@ def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
         "agent               ollama, phi4",
         "                    because it is set in dodona.toml:2",
         "                    N tokens of context; free",
-        "  or else           extractive",
+        "  fallback          extractive",
         "                    because it is set in dodona.toml:6",
         "agents.night-shift  openai, gpt-4o",
         "                    because it is set in dodona.toml:8",

@@ -108,7 +108,7 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
     words = ("up", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that is the point
     done = dodona(tmp_path, *words)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "there is no token yet. Make one first: dodona token create" in done.stderr
+    assert "needs a token. Create one first: dodona token create" in done.stderr
     token = made(tmp_path, "--user", "ada", "--scope", "read")
     with Up(tmp_path, "--host", "0.0.0.0") as up:  # noqa: S104
         here = up.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104

@@ -55,7 +55,7 @@ def ran(folder: Path, *words: str) -> str:
 def test_usage_is_drawn(folder: Path) -> None:
     """Days from the oldest on, one's own; the longest bar is the largest day."""
     heading, first, second, total = ran(folder, "usage").splitlines()
-    assert heading.split() == ["day", "tokens", "read", "written", "calls", "cost"]
+    assert heading.split() == ["day", "tokens", "input", "output", "calls", "cost"]
     assert first.split() == [
         "2026-11-15",
         "█" * MAX_BAR_WIDTH,
@@ -67,7 +67,7 @@ def test_usage_is_drawn(folder: Path) -> None:
     ]
     assert second.split()[:1] == ["2026-11-16"]
     assert second.endswith("$0.2500 (excluding 1 unpriced)")
-    assert total.split()[:3] == ["all", "6,002", "5,999"]
+    assert total.split()[:3] == ["total", "6,002", "5,999"]
 
 
 def test_usage_for_programs(folder: Path) -> None:
@@ -96,12 +96,12 @@ def test_budgets_are_told_and_set(folder: Path) -> None:
     assert (daily["ceiling"], daily["resets_at"] is not None) == (500_000, True)
     file = folder / ".dodona" / "config.toml"
     told = ran(folder, "budget", "set", "user", "--tokens", "9000")
-    assert told == f"{file}: budgets.user is 9,000 tokens and $5.0000 at most.\n"
+    assert told == f"{file}: budgets.user is at most 9,000 tokens and $5.0000.\n"
     rows = ran(folder, "budget", "status").splitlines()
     assert [row.split()[0] for row in rows[1:]] == ["user:local", "user:local", "daily"]
     for scope in ("user", "daily"):
         ran(folder, "budget", "set", scope, "--none")
-    assert ran(folder, "budget", "status").startswith("There is no ceiling")
+    assert ran(folder, "budget", "status").startswith("No budgets are set")
     assert file.read_text().startswith("# what this machine may spend\n")
 
 

@@ -59,8 +59,8 @@ def test_every_mistake_is_told(tmp_path: Path) -> None:
         'x.toml:2: agent.provider must be a known provider (got "antropic"). '
         "Did you mean 'anthropic'?\n"
         'x.toml:3: agent.api_key must be "env:NAME" or "file:PATH", never the secret itself. '
-        "Write env: and the name of a variable, or file: and the path of a file that only you may "
-        "read (chmod 600).\n"
+        "Use env: and the name of an environment variable, or file: and the path of a file that "
+        "only you can read (chmod 600).\n"
         "x.toml:4: agent.max_tokens must be > 0 (got -5).\n"
         'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
     )

@@ -62,7 +62,7 @@ def test_a_person_is_asked_and_the_key_not_shown(tmp_path: Path) -> None:
 def test_who_goes_away_has_changed_nothing(tmp_path: Path) -> None:
     """By Ctrl-C at the key, or Ctrl-D at the first question."""
     with at_terminal(tmp_path, "onboard", "--provider", "openai") as terminal:
-        terminal.until("Key of openai")
+        terminal.until("API key for openai")
         terminal.type("\x03")
         assert terminal.ended() == 130
     with at_terminal(tmp_path, "onboard") as terminal:

@@ -55,7 +55,7 @@ def test_notes_are_listed(vault: Path) -> None:
         re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "…", line) for line in ran(vault, "list").split("\n")
     ]
     assert lines == [
-        "note          changed           title",
+        "note          modified          title",
         "Roses.md      …  Roses #garden",
         "plan.md       …  The year #garden #planning",
         "trees/Oak.md  …  The oak #trees",
@@ -116,7 +116,7 @@ def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
     assert (vault / "plan.md").read_text(encoding="utf-8") == moved
     assert (vault / "beds" / "Old roses.md").read_text(encoding="utf-8") == ROSES
     assert re.fullmatch(
-        r"move  made              links  note\n"
+        r"move  time              links  note\n"
         r"1     \d{4}-\d\d-\d\d \d\d:\d\d  1      Roses.md → beds/Old roses.md\n",
         ran(vault, "moves"),
     )
