@@ -87,7 +87,7 @@ async def test_a_loop_is_told_once(file: Path) -> None:
         chunks = await here.chunks(await here.ask())
         assert len(system(chunks, "loop_detected")) == 1
         assert len(here.told(AGENT_LOOP_DETECTED)) == 1
-        assert any("again and again" in text for text in told(model.requests[3]))
+        assert any("You repeat the same calls" in text for text in told(model.requests[3]))
 
 
 async def test_hooks_come_once_each(file: Path) -> None:

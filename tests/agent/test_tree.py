@@ -69,7 +69,7 @@ async def test_loops_are_noticed_by_a_leaf_of_the_tree(file: Path, *, has_detect
         assert told == (["loop_detected"] if has_detector else [])
         assert len(here.told(AGENT_LOOP_DETECTED)) == has_detector
         last = model.requests[-1].messages[-1].text
-        assert ("again and again" in last) == has_detector
+        assert ("You repeat the same calls" in last) == has_detector
 
 
 async def test_the_loop_ends_where_the_tree_says(file: Path) -> None:

@@ -55,12 +55,12 @@ async def test_what_can_change_does(own: Client, script: Script) -> None:
     assert script.asked[-1].json["max_tokens"] == 4096
 
     configure(own, url, "max_tokens = 500", "[gateway]\nport = 1234")
-    await until(lambda: "next start: gateway.port" in own.up.said(), "word of the port")
+    await until(lambda: "restart required: gateway.port" in own.up.said(), "word of the port")
     await own.ask("Two?")
     assert script.asked[-1].json["max_tokens"] == 500
 
     configure(own, url, "max_tokens = -1")
-    await until(lambda: "stays as it was" in own.up.said(), "word of the mistake")
+    await until(lambda: "keeping the previous one" in own.up.said(), "word of the mistake")
     await own.ask("Three?")
     assert script.asked[-1].json["max_tokens"] == 500
     assert "Traceback" not in own.up.said()

@@ -278,7 +278,7 @@ async def test_usage_is_told_by_what_one_asks_for(
     ("asked", "words"),
     [
         ("by=days", "Did you mean 'day'?"),
-        ("by=cost", "It can be day, agent, model, session, user."),
+        ("by=cost", "Groups are day, agent, model, session, user."),
         ("since=yesterday", "since must be a day (got 'yesterday')."),
         ("until=2026-13-01", "until must be a day (got '2026-13-01')."),
         ("limit=0", "limit must be a whole number from 1 to 1000"),

@@ -201,7 +201,7 @@ async def test_every_operation_needs_its_scope(keyed: tuple[Gateway, Keys]) -> N
     assert (entry.user_id, entry.outcome) == ("local", "refused")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.operation_id)
 def test_scopes_are_what_the_method_says(operation: Operation) -> None:
     """What looks needs read, what changes needs chat; the rest is named here one by one."""
     others = {
