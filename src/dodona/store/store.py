@@ -24,9 +24,9 @@ from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
 from dodona.store.db.timed import TimedDatabase
 from dodona.store.health import WriteProbe
+from dodona.store.key_values import PackState, TreeGlobals
 from dodona.store.notifications.approvals import Approvals
 from dodona.store.notifications.notices import NoticeLog
-from dodona.store.notifications.pack_state import PackState
 from dodona.store.projects.projects import Projects
 from dodona.store.projects.threads import Threads
 from dodona.store.runs.journal import Journals
@@ -57,6 +57,7 @@ class Store:
         self.threads = Threads(database, redact=redact)
         self.notices = NoticeLog(database, redact=redact)
         self.pack_state = PackState(database, redact=redact)
+        self.tree_globals = TreeGlobals(database, redact=redact)
         self.approvals = Approvals(database, redact=redact)
         self.api_tokens = ApiTokens(database)
         self.audit = AuditLog(database, redact=redact)
@@ -72,8 +73,8 @@ class Store:
     ) -> Self:
         """Open the store at a path or URL; create or migrate it if needed.
 
-        `redact` removes known secrets from messages, journals, notices, threads, approvals and the
-        audit log. `on_write` receives the duration of each write in seconds.
+        `redact` removes known secrets from messages, journals, notices, threads, approvals, key-value
+        pairs and the audit log. `on_write` receives the duration of each write in seconds.
         """
         database = await open_database(parse_location(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final
 
 from dodona.core.domain.rules import RuleOverrides
-from dodona.store.notifications.pack_state import PackState
+from dodona.store.key_values import PackState
 
 OVERRIDES_KEY: Final = "dodona.choices"  # the storage key; no pack can have this ID
 CACHE_SIZE: Final = 1_000

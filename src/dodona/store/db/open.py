@@ -18,7 +18,7 @@ from dodona.core.errors import StoreError
 from dodona.store.db import postgres, sqlite
 from dodona.store.db.database import Database
 from dodona.store.db.location import StoreLocation
-from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, reject_newer, upgrade
+from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, check_revision, upgrade
 
 Durability: TypeAlias = Literal["full", "normal"]
 
@@ -41,10 +41,10 @@ class StoreState:
 
 
 def inspect(location: StoreLocation) -> StoreState:
-    """Inspect a store without changing it; raise if it is damaged, foreign or newer."""
+    """Inspect a store without changing it; raise if it is damaged, foreign, newer or retired."""
     state = _inspect_postgres(location) if location.path is None else _inspect_file(location.path)
     if state.revision:
-        reject_newer(state.revision, str(location))
+        check_revision(state.revision, f"the store {location}")
     return state
 
 
