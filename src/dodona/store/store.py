@@ -73,8 +73,9 @@ class Store:
     ) -> Self:
         """Open the store at a path or URL; create or migrate it if needed.
 
-        `redact` removes known secrets from messages, journals, notices, threads, approvals, key-value
-        pairs and the audit log. `on_write` receives the duration of each write in seconds.
+        `redact` removes known secrets from messages, journals, notices, threads, approvals, the
+        state of packs and trees, and the audit log. `on_write` receives the duration of each write
+        in seconds.
         """
         database = await open_database(parse_location(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)

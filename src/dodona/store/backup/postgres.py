@@ -6,6 +6,7 @@ No tools of the server are needed: everything uses our own connection, in one tr
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from dodona.store.schema import metadata
 
 TABLES_FOLDER: Final = "tables"
 PREVIOUS_SCHEMA: Final = "dodona_before_restore"
+_DISCONNECT_SECONDS: Final = 2.0
 
 _SELECT_COLUMNS: Final = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() "
@@ -112,10 +114,9 @@ def restore(
     with _connect(location) as connection:
         connection.autocommit = False
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
-        row = connection.execute(_COUNT_CONNECTIONS).fetchone()
-        if row is not None and row[0]:
+        if count := _count_connections(connection):
             raise StoreError(
-                f"the store {location} is in use by {row[0]} connections of Dodona.",
+                f"the store {location} is in use by {count} connections of Dodona.",
                 hint="Stop the gateway first. Nothing was changed.",
             )
         previous = _move_to_previous_schema(connection)
@@ -123,6 +124,17 @@ def restore(
         _copy_in(connection, folder, manifest, on_progress)
         connection.commit()
         return previous
+
+
+def _count_connections(connection: postgres.Connection) -> int:
+    """Count the other connections of Dodona. One that was just closed is listed a moment longer."""
+    deadline = time.monotonic() + _DISCONNECT_SECONDS
+    while (count := _fetch_column(connection, _COUNT_CONNECTIONS)[0]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.02)
+        connection.execute("SELECT pg_stat_clear_snapshot()")
+    return count
 
 
 def _move_to_previous_schema(connection: postgres.Connection) -> str | None:
