@@ -19,6 +19,7 @@ from dodona.store.integrity import check
 from tests.conformance.store.later import add_migration
 from tests.conformance.store.saying import ended, said
 from tests.conformance.store.test_schema import connect
+from tests.stored import undelivered
 
 # Rows of the first schema: two users, three runs in a chain, one of them cut, one that waits.
 FIRST = """
@@ -108,7 +109,7 @@ async def test_what_an_earlier_schema_held_is_kept(later: str) -> None:
     async with await Store.open(later, redact=str) as store:
         listed = await store.runs.list("ada", limit=10)
         said_in = [message.content for message in await store.runs.messages("ada", 1)]
-        (waiting,) = await store.notices.pending("ada", "default")
+        (waiting,) = await undelivered(store, "ada", "default")
         (entry,) = (await store.threads.read("ada", "default", 1)).entries
         found = await store.threads.search("ada", "default", "oak", limit=5)
         assert await store.pack_state.all("ada") == {"p": {"k": [1]}}

@@ -27,9 +27,7 @@ from dodona.store.accounts import api_tokens as tokens
 from dodona.store.accounts import audit
 from dodona.store.billing.budgets import _SELECT_RESERVED_IN_RUN
 from dodona.store.conversations.conversations import (
-    _SELECT_CONVERSATIONS,
     _SELECT_LANE_HOLDER,
-    _SELECT_NODES,
     _SELECT_OPEN_IN_SUBTREE,
 )
 from dodona.store.conversations.messages import _SELECT_QUESTION
@@ -484,9 +482,7 @@ QUERIES: dict[str, tuple[Statement, str]] = {
         "uq_messages_run_id_ordinal|sqlite_autoindex_messages",
     ),
     "a node": (_SELECT_NODE, "INTEGER PRIMARY KEY"),
-    "nodes": (_SELECT_NODES, "conversation_id"),
     "what is open below a node": (_SELECT_OPEN_IN_SUBTREE, "ix_runs_parent"),
-    "a user's conversations": (_SELECT_CONVERSATIONS, "ix_conversations_user_id"),
     "the steps of a run": (_SELECT_STEPS, "sqlite_autoindex_steps"),
     "what a run holds": (_SELECT_RESERVED_IN_RUN, "ix_reservations_\\w+"),
     "a place": (places._SELECT_TARGET, "ix_runs_open"),
@@ -498,7 +494,6 @@ QUERIES: dict[str, tuple[Statement, str]] = {
     "what is open in a context": (overviews._SELECT_OPEN_RUNS, "ix_runs_open"),
     "the first message of a run": (_SELECT_QUESTION, "sqlite_autoindex_messages"),
     "does a notice wait": (places._SELECT_TARGET, "ix_notices_pending"),
-    "what waits to be told": (notices._SELECT_PENDING, "ix_notices_pending"),
     "how much waits to be told": (notices._COUNT_PENDING, "ix_notices_pending"),
     "what a run is to tell": (notices._SELECT_DUE_SOON, "ix_notices_pending"),
     "a notice by its key": (notices._SELECT_NOTICE_BY_KEY, "uq_notices_key"),

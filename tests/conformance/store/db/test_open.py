@@ -156,7 +156,7 @@ async def test_a_closed_store_says_so(url: str) -> None:
     with pytest.raises(StoreError, match="the store is closed"):
         await asyncio.wait_for(store.conversations.create("ada"), 5)
     with pytest.raises(StoreError, match="the store is closed"):
-        await asyncio.wait_for(store.conversations.list("ada"), 5)
+        await asyncio.wait_for(store.sessions.list("ada"), 5)
 
 
 # -- files that are left alone ---------------------------------------------------------------------

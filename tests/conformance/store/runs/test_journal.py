@@ -33,6 +33,7 @@ from dodona.store.schema import pins, runs, steps, tree_globals
 from dodona.trees import Blackboard, Options, Outcome, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 from tests.conformance.store.saying import answer, asked, claimed, rows_of, said
+from tests.stored import budgets_of
 
 T = TypeVar("T")
 DONE = RunEnd(status=RunStatus.SUCCEEDED, messages=tuple(answer()))
@@ -423,7 +424,7 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
     assert (await journal.end(DONE)).head_moved
     assert database.writes <= 8
     assert set((await kept_steps(store)).values()) == {"succeeded"}
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (240, 0)
 
 
