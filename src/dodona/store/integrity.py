@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import msgspec
-import psycopg
 from sqlalchemy import func, or_, select, text
 
 from dodona.core.errors import NotFound
@@ -127,16 +125,13 @@ def _check_reserved(tx: Transaction) -> tuple[str, ...]:
 @contextmanager
 def _read_transaction(location: StoreLocation) -> Generator[Transaction]:
     if location.path is None:
-        try:
-            with closing(postgres.connect(location, durability="full")) as connection:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                yield postgres.PostgresTransaction(connection)
-        except psycopg.Error as error:
-            raise postgres.to_store_error(error, location) from error
+        with postgres.connected(location) as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield postgres.PostgresTransaction(connection)
         return
-    try:
-        with closing(sqlite.connect_reader(location.path)) as connection:
-            connection.execute("BEGIN")
-            yield sqlite.SqliteTransaction(connection)
-    except sqlite3.Error as error:
-        raise sqlite.to_store_error(error, location.path) from error
+    with (
+        sqlite.store_errors(location.path),
+        closing(sqlite.connect_reader(location.path)) as connection,
+    ):
+        connection.execute("BEGIN")
+        yield sqlite.SqliteTransaction(connection)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from dodona.core.errors import StoreError
@@ -61,7 +59,7 @@ class CopyResult:
 def copy(location: StoreLocation, folder: Path, on_progress: OnProgress) -> CopyResult:
     """Copy a consistent snapshot of all committed data, without blocking others."""
     (folder / TABLES_FOLDER).mkdir(mode=0o700)
-    with _connect(location) as connection:
+    with postgres.connected(location) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         names = _list_tables(connection)
         columns = {name: _fetch_column(connection, _SELECT_COLUMNS, name) for name in names}
@@ -111,7 +109,7 @@ def restore(
     folder: Path, manifest: Manifest, location: StoreLocation, on_progress: OnProgress
 ) -> str | None:
     """Load a backup in one transaction; return the schema to which previous tables are moved."""
-    with _connect(location) as connection:
+    with postgres.connected(location) as connection:
         connection.autocommit = False
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
         if count := _count_connections(connection):
@@ -194,15 +192,6 @@ def _copy_in(
 
 
 # -- helpers ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def _connect(location: StoreLocation) -> Generator[postgres.Connection]:
-    with closing(postgres.connect(location, durability="full")) as connection:
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise postgres.to_store_error(error, location) from error
 
 
 def _list_tables(connection: postgres.Connection) -> list[str]:

@@ -140,7 +140,9 @@ class Conversations:
 
         def delete(tx: Transaction) -> None:
             find_conversation(tx, user_id, conversation_id, lock=True)
-            _reject_if_active(tx, conversation_id)
+            holder = tx.fetch_one(_SELECT_LANE_HOLDER, conversation_id=conversation_id)
+            if holder is not None:
+                raise _run_active_error(*holder)
             tx.execute(_DELETE_CONVERSATION, conversation_id=conversation_id, user_id=user_id)
 
         await self._database.write(delete)
@@ -383,11 +385,6 @@ def insert_ended_run(
     )
     add_messages(tx, messages, conversation_id=conversation.id, run_id=run_id, first=0, now=now)
     return run_id
-
-
-def _reject_if_active(tx: Transaction, conversation_id: int) -> None:
-    if (holder := tx.fetch_one(_SELECT_LANE_HOLDER, conversation_id=conversation_id)) is not None:
-        raise _run_active_error(*holder)
 
 
 def _run_active_error(run_id: int, status: str) -> BadRequest:
