@@ -11,7 +11,6 @@ from dodona.core.domain.budgets import (
     TokenRecord,
 )
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
-from dodona.core.domain.conversations.sessions import Session
 from dodona.core.domain.projects import Project
 from dodona.store.billing.budgets import reserve, settle
 from dodona.store.billing.token_records import record
@@ -33,7 +32,6 @@ __all__ = [
     "Project",
     "Reservation",
     "RunJournal",
-    "Session",
     "Store",
     "StoreLocation",
     "StoreState",
