@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dodona.app.config.shape import SHAPE, is_secret
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents.toml_lines import KeyPath
+from dodona.documents import ConfigErrorBuilder, KeyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,11 @@ class SettingOrigins:
                 if head and key[: len(head)] == head:
                     return SourceLocation(variable)
         return None
+
+    @property
+    def errors(self) -> ConfigErrorBuilder:
+        """A builder of errors that locates settings by their origins."""
+        return ConfigErrorBuilder(SHAPE, self.nearest, is_secret=is_secret)
 
     def is_untrusted(self, path: KeyPath) -> bool:
         """Whether the value is from an implicit file, which the user may not have written."""

@@ -156,6 +156,7 @@ TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
 AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
 Name = Annotated[str, AfterValidator(_check_name), _pattern_schema(_NAME)]
 Address = Annotated[str, AfterValidator(_check_web_address), _pattern_schema(_ADDRESS)]
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 ProviderName = Annotated[
     str,
     AfterValidator(_check_provider),
@@ -417,54 +418,38 @@ class GatewaySection(Section):
         description="IP addresses of trusted reverse proxies. Dodona takes the client address "
         "from their `X-Forwarded-For` header, so that limits apply to the real client.",
     )
-    token_rate: int = Field(
+    token_rate: Limit = Field(
         default=_DEFAULT_LIMITS.token_rate,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum requests per token per minute.",
     )
-    address_rate: int = Field(
+    address_rate: Limit = Field(
         default=_DEFAULT_LIMITS.address_rate,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum requests per client address per minute.",
     )
-    connections: int = Field(
+    connections: Limit = Field(
         default=_DEFAULT_LIMITS.connections,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum open connections in total. The process's limit of open files also "
         "applies.",
     )
-    address_connections: int = Field(
+    address_connections: Limit = Field(
         default=_DEFAULT_LIMITS.address_connections,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum open connections per client address. Does not apply to this machine "
         "and to proxies.",
     )
-    in_flight: int = Field(
+    in_flight: Limit = Field(
         default=_DEFAULT_LIMITS.in_flight,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum concurrent requests in total, including streams.",
     )
-    user_in_flight: int = Field(
+    user_in_flight: Limit = Field(
         default=_DEFAULT_LIMITS.user_in_flight,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum concurrent requests per user.",
     )
-    user_runs: int = Field(
+    user_runs: Limit = Field(
         default=_DEFAULT_LIMITS.user_runs,
-        ge=1,
-        le=MAX_LIMIT,
         description="Maximum queued and running runs per user.",
     )
-    auth_failures: int = Field(
+    auth_failures: Limit = Field(
         default=_DEFAULT_LIMITS.auth_failures,
-        ge=1,
-        le=MAX_LIMIT,
         description="Failed logins per address per minute before a cooldown.",
     )
     cooldown: float = Field(

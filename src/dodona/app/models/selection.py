@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
-from dodona.app.config.shape import dotted_key
 from dodona.app.models.credentials import Credentials, Secret
 from dodona.app.models.probe import PROBE_TIMEOUT_SECONDS, ProbeTarget, probe
 from dodona.core.errors import ConfigError, NotFound
-from dodona.documents.toml_lines import KeyPath
+from dodona.documents import KeyPath, dotted_key
 from dodona.models.providers import PROVIDERS, THINKING_SUFFIX
 from dodona.models.wire import Timeouts
 from dodona.net.http import HttpPool

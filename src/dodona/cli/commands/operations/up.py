@@ -18,7 +18,7 @@ from dodona import __version__
 from dodona.app.bootstrap import Runtime, open_runtime
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import GatewaySection
-from dodona.app.config.validation.extensions import unused_sections
+from dodona.app.config.validation import unused_sections
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
 from dodona.app.projects.code import code_folders
