@@ -18,8 +18,8 @@ from dodona.core.errors import did_you_mean
 from dodona.documents import NonEmptyStrings, Section, field_error
 from dodona.gateway.settings import RequestLimits
 from dodona.metering.ceilings import MAX_CEILING_TOKENS, MAX_CEILING_USD
-from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_http_url
+from dodona.models.wire import Timeouts
 from dodona.net.redactor import Redactor
 from dodona.net.urls import is_host, is_ip
 
@@ -34,9 +34,6 @@ _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _CAPABILITY = r"http:[A-Za-z0-9.-]+(:[0-9]{1,5})?|(store|function):[A-Za-z0-9_-]+"
 _ADDRESS = r"https?://.+"
 
-_DEFAULT_TIMEOUTS = wire.Timeouts()
-_DEFAULT_LIMITS = RequestLimits()
-MAX_LIMIT = 10_000_000  # upper bound of every gateway limit
 _KEY_HINT = (
     "Use env: and the name of an environment variable, or file: and the path of a file that only "
     "you can read (chmod 600)."
@@ -156,30 +153,11 @@ TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
 AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
 Name = Annotated[str, AfterValidator(_check_name), _pattern_schema(_NAME)]
 Address = Annotated[str, AfterValidator(_check_web_address), _pattern_schema(_ADDRESS)]
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 ProviderName = Annotated[
     str,
     AfterValidator(_check_provider),
     WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
 ]
-
-
-class TimeoutsSection(Section):
-    """Timeouts for requests to the provider, in seconds."""
-
-    connect: float = Field(
-        default=_DEFAULT_TIMEOUTS.connect, gt=0, description="Time to establish a connection."
-    )
-    first_token: float = Field(
-        default=_DEFAULT_TIMEOUTS.first_token,
-        gt=0,
-        description="Time until the first token of the answer. Reasoning models may need long.",
-    )
-    gap: float = Field(
-        default=_DEFAULT_TIMEOUTS.gap,
-        gt=0,
-        description="Time between two chunks of a streamed answer.",
-    )
 
 
 class AgentSection(Section):
@@ -253,7 +231,7 @@ class AgentSection(Section):
         description="The maximum number of waiting messages per session. Further messages are "
         "rejected.",
     )
-    timeouts: TimeoutsSection = TimeoutsSection()
+    timeouts: Timeouts = Timeouts()
     fallback: Annotated[AgentSection, AfterValidator(_check_fallback)] | None = Field(
         default=None, description="The model to use when this one fails."
     )
@@ -389,13 +367,8 @@ class StoreSection(Section):
     )
 
 
-class GatewaySection(Section):
-    """The address `dodona up` listens on, and the limits for clients.
-
-    Requests from other machines need a token: see the guide on giving others access. The local
-    operator (a client on this machine without a token) is exempt from rate limits, but not from
-    global limits.
-    """
+class ListenSection(Section):
+    """The address of the gateway, and who its clients are."""
 
     host: str = Field(
         default="127.0.0.1",
@@ -418,47 +391,15 @@ class GatewaySection(Section):
         description="IP addresses of trusted reverse proxies. Dodona takes the client address "
         "from their `X-Forwarded-For` header, so that limits apply to the real client.",
     )
-    token_rate: Limit = Field(
-        default=_DEFAULT_LIMITS.token_rate,
-        description="Maximum requests per token per minute.",
-    )
-    address_rate: Limit = Field(
-        default=_DEFAULT_LIMITS.address_rate,
-        description="Maximum requests per client address per minute.",
-    )
-    connections: Limit = Field(
-        default=_DEFAULT_LIMITS.connections,
-        description="Maximum open connections in total. The process's limit of open files also "
-        "applies.",
-    )
-    address_connections: Limit = Field(
-        default=_DEFAULT_LIMITS.address_connections,
-        description="Maximum open connections per client address. Does not apply to this machine "
-        "and to proxies.",
-    )
-    in_flight: Limit = Field(
-        default=_DEFAULT_LIMITS.in_flight,
-        description="Maximum concurrent requests in total, including streams.",
-    )
-    user_in_flight: Limit = Field(
-        default=_DEFAULT_LIMITS.user_in_flight,
-        description="Maximum concurrent requests per user.",
-    )
-    user_runs: Limit = Field(
-        default=_DEFAULT_LIMITS.user_runs,
-        description="Maximum queued and running runs per user.",
-    )
-    auth_failures: Limit = Field(
-        default=_DEFAULT_LIMITS.auth_failures,
-        description="Failed logins per address per minute before a cooldown.",
-    )
-    cooldown: float = Field(
-        default=_DEFAULT_LIMITS.cooldown,
-        gt=0,
-        le=86_400,
-        description="The cooldown after too many failed logins, in seconds. Tokens that were "
-        "accepted before still work during it.",
-    )
+
+
+class GatewaySection(RequestLimits, ListenSection):
+    """The address `dodona up` listens on, and the limits for clients.
+
+    Requests from other machines need a token: see the guide on giving others access. The local
+    operator (a client on this machine without a token) is exempt from rate limits, but not from
+    global limits.
+    """
 
 
 class AuditSection(Section):

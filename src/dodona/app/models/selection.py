@@ -95,7 +95,7 @@ class ModelSelector:
             choice = await self._choose_configured(agent, agent.provider, path)
         else:
             choice = await self._choose_automatically(agent)
-        choice = replace(choice, timeouts=Timeouts(**agent.timeouts.model_dump()))
+        choice = replace(choice, timeouts=agent.timeouts)
         if not agent.fallback:
             return choice
         fallback = await self._choose_for(agent.fallback, (*path, "fallback"))
