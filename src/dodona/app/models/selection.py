@@ -66,16 +66,11 @@ class ModelSelector:
 
     async def choose(self, name: str = "") -> ModelChoice:
         """Choose the model of the agent with this name, or of the section [agent]."""
-        settings = self._config.settings
-        if name:
-            return await self._choose_for(settings.agents[name], ("agents", name))
-        return await self._choose_for(settings.agent, ("agent",))
+        return await self._choose_for(*self._agent(name))
 
     async def choose_model(self, name: str, *, agent_name: str = "") -> ModelChoice:
         """Choose a model by name: one of the agent's provider, or `provider/model`."""
-        settings = self._config.settings
-        agent = settings.agents[agent_name] if agent_name else settings.agent
-        path = ("agents", agent_name) if agent_name else ("agent",)
+        agent, path = self._agent(agent_name)
         provider, _, model = name.partition("/")
         if name == "extractive":
             return ModelChoice(name, name, "the request names it")
@@ -89,6 +84,10 @@ class ModelSelector:
                 hint="Configure a provider, or use provider/model.",
             )
         return replace(default, model=name, reason="the request names it")
+
+    def _agent(self, name: str) -> tuple[AgentSection, KeyPath]:
+        settings = self._config.settings
+        return (settings.agents[name], ("agents", name)) if name else (settings.agent, ("agent",))
 
     async def _choose_for(self, agent: AgentSection, path: KeyPath) -> ModelChoice:
         if agent.provider:
