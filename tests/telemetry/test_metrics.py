@@ -126,7 +126,7 @@ def test_open_connections_are_counted_over_all_kinds() -> None:
     measures.open_connections.labels("sse").inc()
     measures.open_connections.labels("websocket").inc(2)
     measures.open_connections.labels("sse").dec()
-    assert measures.count_open_connections() == 2
+    assert measures.open_connections.total() == 2
 
 
 def test_what_is_measured_has_a_name_and_a_meaning() -> None:

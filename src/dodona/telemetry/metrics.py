@@ -27,6 +27,7 @@ MAX_SERIES: Final = 2_000  # per metric
 MAX_MODELS: Final = 50
 MAX_AGENTS: Final = 100
 OTHER_LABEL: Final = "other"
+MODEL_LABELS: Final = ("provider", "model")
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 Labels: TypeAlias = tuple[str, ...]
@@ -76,6 +77,10 @@ class LabelledMetric(Generic[M]):
 
     def collect(self) -> Iterable[Metric]:
         return self._metric.collect()
+
+    def total(self) -> float:
+        """Return the sum over all labels."""
+        return sum(sample.value for family in self.collect() for sample in family.samples)
 
 
 class CollectedMetric(Collector):
@@ -162,41 +167,31 @@ class Metrics:
         self.model_calls = counter(
             "dodona_model_calls_total",
             "Model calls by outcome: ok, cancelled, or the kind of error.",
-            "provider",
-            "model",
+            *MODEL_LABELS,
             "outcome",
         )
         self.model_seconds = histogram(
             "dodona_model_call_seconds",
             "Time from the request to the end of the answer.",
-            "provider",
-            "model",
+            *MODEL_LABELS,
         )
         self.first_token_seconds = histogram(
             "dodona_model_first_token_seconds",
             "Time from the request to the first piece of the answer.",
-            "provider",
-            "model",
+            *MODEL_LABELS,
         )
         self.model_tokens = counter(
             "dodona_model_tokens_total",
             "Tokens as reported by providers. input includes cache_read and cache_write, "
             "output includes reasoning.",
-            "provider",
-            "model",
+            *MODEL_LABELS,
             "kind",
         )
         self.model_cost = counter(
-            "dodona_model_cost_usd_total",
-            "Cost of model calls with a known price.",
-            "provider",
-            "model",
+            "dodona_model_cost_usd_total", "Cost of model calls with a known price.", *MODEL_LABELS
         )
         self.model_unpriced = counter(
-            "dodona_model_unpriced_calls_total",
-            "Model calls with an unknown price.",
-            "provider",
-            "model",
+            "dodona_model_unpriced_calls_total", "Model calls with an unknown price.", *MODEL_LABELS
         )
 
         self.tool_calls = counter(
@@ -236,11 +231,6 @@ class Metrics:
 
     def agent_label(self, name: str) -> str:
         return self._agents.label_for(name)
-
-    def count_open_connections(self) -> int:
-        """Return the number of open event streams and WebSockets."""
-        (family,) = self.open_connections.collect()
-        return int(sum(sample.value for sample in family.samples))
 
     def add_collector(self, collector: Callable[[], Awaitable[None]]) -> None:
         """Register a function that is called before the metrics are rendered."""

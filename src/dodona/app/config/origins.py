@@ -47,13 +47,13 @@ class SettingOrigins:
         """Whether the value is from an implicit file, which the user may not have written."""
         return self.is_implicit and path in self.lines and path not in self.variables
 
-    def base_folder(self, path: KeyPath) -> Path:
-        """Return the folder for relative paths in this setting: the file's, or the current one."""
-        return Path() if self.file is None or path in self.variables else self.file.parent
-
     def resolve(self, text: str, path: KeyPath) -> Path:
-        """Return the file that `text`, the value of the setting at `path`, refers to."""
-        return self.base_folder(path) / expand_user(text)
+        """Return the file that `text`, the value of the setting at `path`, refers to.
+
+        It is relative to the folder of the config file; in a variable, to the current folder.
+        """
+        base = Path() if self.file is None or path in self.variables else self.file.parent
+        return base / expand_user(text)
 
 
 def expand_user(text: str) -> Path:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from dodona.app.agents.registry import soul_files
+from dodona.app.agents.definitions import soul_files
 from dodona.app.config.config import Config
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import KeyPath, Section, dotted_key

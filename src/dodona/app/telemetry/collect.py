@@ -110,7 +110,7 @@ class ServerStatus:
             "uptime_seconds": round(now - self._started_at, 1),
             "runs": self._engine.active_run_count,
             "lanes_waiting": await self._store.gauges.count_waiting_lanes(),
-            "streams": self._metrics.count_open_connections(),
+            "streams": int(self._metrics.open_connections.total()),
             "budgets": [
                 _budget_json(each) for each in await self._store.gauges.current_budgets(now)
             ],
