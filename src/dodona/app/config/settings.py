@@ -148,6 +148,7 @@ def _pattern_schema(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$"})
 
 
+Text = Annotated[str, Field(min_length=1)]
 SecretSource = Annotated[str, AfterValidator(_check_secret_source), _pattern_schema(_SOURCE)]
 TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
 AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
@@ -171,9 +172,8 @@ class AgentSection(Section):
         default=None,
         description="The model provider: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
     )
-    model: str | None = Field(
+    model: Text | None = Field(
         default=None,
-        min_length=1,
         description="The model's name at the provider. For `scripted`, the path of the script. "
         "Defaults to the provider's default model.",
     )
@@ -196,20 +196,16 @@ class AgentSection(Section):
         le=2,
         description="The sampling temperature. Defaults to the provider's default.",
     )
-    tree: str | None = Field(
+    tree: Text | None = Field(
         default=None,
-        min_length=1,
         description="The path of a `.lisp` file with the behaviour tree to run. Defaults to the "
         "built-in tree.",
     )
-    system_prompt: str | None = Field(
-        default=None,
-        min_length=1,
-        description="The system prompt. Replaces the built-in prompt.",
+    system_prompt: Text | None = Field(
+        default=None, description="The system prompt. Replaces the built-in prompt."
     )
-    soul_path: str | None = Field(
+    soul_path: Text | None = Field(
         default=None,
-        min_length=1,
         description="The path of a Markdown file that describes the agent's character. Its text "
         "is the first part of the prompt. Changes apply when the file is saved.",
     )
@@ -266,17 +262,13 @@ class BindingSection(Section):
     )
 
     agent_id: str = Field(min_length=1, description="The agent that answers.")
-    channel: str | None = Field(
-        default=None, min_length=1, description="The channel, for example `telegram`."
-    )
-    account_id: str | None = Field(
-        default=None, min_length=1, description="An account of the channel."
-    )
-    peer_id: str | None = Field(default=None, min_length=1, description="A person or group.")
-    guild_id: str | None = Field(
+    channel: Text | None = Field(default=None, description="The channel, for example `telegram`.")
+    account_id: Text | None = Field(default=None, description="An account of the channel.")
+    peer_id: Text | None = Field(default=None, description="A person or group.")
+    guild_id: Text | None = Field(
         default=None, min_length=1, description="A guild or server of the channel."
     )
-    team_id: str | None = Field(default=None, min_length=1, description="A team of the guild.")
+    team_id: Text | None = Field(default=None, description="A team of the guild.")
 
 
 class PluginSection(Section):
@@ -298,10 +290,8 @@ class PluginSection(Section):
         description="The resources the plugin can access: `http:HOST`, `store:NAME` or "
         "`function:NAME`. It can access nothing else.",
     )
-    description: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A description for users. Defaults to the plugin's own.",
+    description: Text | None = Field(
+        default=None, description="A description for users. Defaults to the plugin's own."
     )
 
 
@@ -321,9 +311,7 @@ class McpServerSection(Section):
         default={},
         description="HTTP headers to send to `url`. Write a secret as `env:NAME` or `file:PATH`.",
     )
-    command: str | None = Field(
-        default=None, min_length=1, description="The program that starts the server."
-    )
+    command: Text | None = Field(default=None, description="The program that starts the server.")
     args: NonEmptyStrings = Field(
         default=(), max_length=200, description="The arguments of `command`."
     )
@@ -350,9 +338,8 @@ class EngineSection(Section):
 class StoreSection(Section):
     """The database that holds all data."""
 
-    url: str | None = Field(
+    url: Text | None = Field(
         default=None,
-        min_length=1,
         description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Defaults to "
         "`dodona.db` in the Dodona folder.",
     )
@@ -413,9 +400,8 @@ class AuditSection(Section):
 class VaultSection(Section):
     """The Markdown notes that agents search."""
 
-    path: str | None = Field(
+    path: Text | None = Field(
         default=None,
-        min_length=1,
         description="The folder of notes, for projects that do not set their own. Defaults to "
         "`vault` in the Dodona folder.",
     )
@@ -450,8 +436,7 @@ class WebSection(Section):
         default="none", description="The search engine behind the tool `web_search`."
     )
     searxng_url: Address | None = Field(
-        default=None,
-        description="The URL of your SearXNG server, which can run on this machine.",
+        default=None, description="The URL of your SearXNG server, which can run on this machine."
     )
     brave_api_key: SecretSource | None = Field(
         default=None,
@@ -486,8 +471,7 @@ class LibrarianSection(Section):
     """The librarian, a subagent that the Oracle delegates work to."""
 
     summarise: bool = Field(
-        default=True,
-        description="Summarise tool results that are too large for the context.",
+        default=True, description="Summarise tool results that are too large for the context."
     )
 
 
