@@ -15,7 +15,6 @@ from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
     CallPlan,
-    Meter,
     ModelUsage,
     Reservation,
     StoreOperation,
@@ -32,6 +31,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
+from dodona.metering import Meter
 from dodona.store.accounts.audit import AuditLog
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]

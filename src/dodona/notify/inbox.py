@@ -7,13 +7,14 @@ injection point, when its window has passed or when it is full.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dodona.conditions import BoundedValues
 from dodona.core.domain.notices import InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.notify.batch import Batch
 from dodona.notify.buffer import EVENTS_LOST
+from dodona.notify.registry import SubscriberRegistry
 from dodona.notify.scheduled import ScheduledNotice, is_due_at_once, notice_ids, scheduled_from
 from dodona.notify.subscriber import Subscriber, event_values
 
@@ -22,33 +23,23 @@ MAX_SCHEDULED: Final = 200
 NOTICES_LOST: Final = "notices_lost"
 
 
-class SubscriberSource(Protocol):
-    """Provides the current subscribers; they may change between events."""
-
-    def for_event_type(self, type_: str) -> Sequence[Subscriber]: ...
-
-    def get(self, id_: str) -> Subscriber | None: ...
-
-
 class Inbox:
     """The inbox of a run, with the subscribers that its user has enabled or disabled.
 
-    `clock` returns Unix time in seconds.
+    Core subscribers cannot be disabled. No method blocks.
     """
 
     def __init__(
         self,
-        subscribers: SubscriberSource,
-        *,
+        subscribers: SubscriberRegistry,
         disabled: Collection[str] = (),
         enabled: Collection[str] = (),
-        clock: Callable[[], float],
     ) -> None:
         self._subscribers = subscribers
         # Not copied: changes by the user take effect with the next event.
         self._disabled = disabled
         self._enabled = enabled
-        self._clock = clock
+        self._clock = subscribers.clock
         self._batches: list[Batch] = []  # by start time
         self._open_batches: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
         self._scheduled: list[ScheduledNotice] = []

@@ -14,7 +14,6 @@ from dodona.core.domain.notices import (
     Deferral,
     DeferUntil,
     NewNotice,
-    NoticeLog,
     to_deferred_event,
 )
 from dodona.core.errors import ConfigError, ToolRetry
@@ -22,6 +21,7 @@ from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.notifications.notices import NoticeLog
 from dodona.tools.registry import ToolRegistry
 
 MAX_MESSAGE_CHARS: Final = 2_000

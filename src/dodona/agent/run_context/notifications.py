@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.run_context.overrides import UserOverrides
-from dodona.core.domain.notices import Inbox, Subscribers
-from dodona.core.domain.rules import RuleAction, RuleEngine
+from dodona.core.domain.rules import RuleAction
 from dodona.core.events import Event
+from dodona.notify import Inbox, SubscriberRegistry
+from dodona.rules import RuleBook
 
 
 @dataclass(slots=True)
@@ -21,7 +22,7 @@ class RunNotifications:
     """
 
     inbox: Inbox
-    rules: RuleEngine
+    rules: RuleBook
     overrides: UserOverrides
     fired_rules: set[str] = field(default_factory=set[str])
     pending_rule_trees: list[RuleAction] = field(default_factory=list[RuleAction])
@@ -32,10 +33,10 @@ class RunNotifications:
 
     @classmethod
     def create(
-        cls, subscribers: Subscribers, rules: RuleEngine, overrides: UserOverrides
+        cls, subscribers: SubscriberRegistry, rules: RuleBook, overrides: UserOverrides
     ) -> RunNotifications:
         return cls(
-            subscribers.create_inbox(overrides.disabled_subscribers, overrides.enabled_subscribers),
+            Inbox(subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers),
             rules,
             overrides,
         )

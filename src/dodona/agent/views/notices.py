@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.views.documents import iso
-from dodona.core.domain.notices import StoredNotice, Subscribers
+from dodona.core.domain.notices import StoredNotice
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.notify import SubscriberRegistry
 from dodona.store.notifications.notices import NoticeLog
 
 MAX_NOTICES: Final = 200  # per page
@@ -17,7 +18,9 @@ MAX_NOTICES: Final = 200  # per page
 class NoticeViews:
     """Notices of all users; each call names the user."""
 
-    def __init__(self, log: NoticeLog, subscribers: Subscribers, overrides: OverridesCache) -> None:
+    def __init__(
+        self, log: NoticeLog, subscribers: SubscriberRegistry, overrides: OverridesCache
+    ) -> None:
         self._log = log
         self._subscribers = subscribers
         self._overrides = overrides

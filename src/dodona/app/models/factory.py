@@ -9,7 +9,7 @@ from dodona.app.config.settings import BudgetSection, Settings
 from dodona.app.models.selection import ModelChoice
 from dodona.core.ports.model import Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.catalogue.prices import Price, Prices
+from dodona.metering.prices import Price, Prices
 from dodona.models.counted import CountedModel
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import FallbackModel

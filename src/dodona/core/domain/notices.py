@@ -7,10 +7,10 @@ that it has not delivered yet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dodona.core.events import Event, Severity
 
@@ -109,56 +109,6 @@ class Notice:
         )
 
 
-class Inbox(Protocol):
-    """The undelivered notices of one run. No method blocks or raises."""
-
-    def receive(self, event: Event) -> None:
-        """Pass an event to its subscribers, which create a notice or add to one."""
-        ...
-
-    def schedule(self, notices: Iterable[StoredNotice]) -> None:
-        """Also deliver these notices, each when it is due, as if its event happened then."""
-        ...
-
-    def has_notices(self, *points: InjectionPoint) -> bool:
-        """Whether a notice waits for one of these points. It may not be due yet."""
-        ...
-
-    def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
-        """Remove and return the notices that are due at these points, most urgent first.
-
-        A batch is due when its window has passed or when it is full; with `is_last` always.
-        """
-        ...
-
-    def as_json(self) -> Sequence[Any]:
-        """Return all undelivered notices, in the format of `restore`."""
-        ...
-
-    def restore(self, state: Sequence[Any]) -> None:
-        """Replace the content of the inbox."""
-        ...
-
-
-class Subscribers(Protocol):
-    """The currently loaded subscribers."""
-
-    def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """Create an inbox for a user's overrides; core subscribers cannot be disabled.
-
-        Later changes to the two collections take effect in the inbox.
-        """
-        ...
-
-    def list(self) -> Sequence[Mapping[str, Any]]:
-        """List them, each with id, name, description, events, core, enabled (by default), file."""
-        ...
-
-    def problems(self) -> Sequence[str]:
-        """Return the problems of files that could not be loaded."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewNotice:
     """An event to deliver later, or in another session. The same `key` is stored once."""
@@ -200,13 +150,3 @@ def to_stored_notice(event: Event, due: Mapping[str, Any], project_id: str) -> S
         created_at=due["created_at"],
         delivered_at=None,
     )
-
-
-class NoticeLog(Protocol):
-    """Notices that outlive runs, as tools see them."""
-
-    async def put(self, notice: NewNotice) -> StoredNotice: ...
-
-    async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
-        """Return the undelivered notices, oldest first."""
-        ...
