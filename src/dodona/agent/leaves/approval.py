@@ -77,7 +77,6 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Evaluate rules for a tool call; request the user's approval if it is required."""
-    host.is_live = True
     call = ToolCall(**bb["_item"])
     event = emit_pending_call(host, step, call)
     events: list[Event] = []
@@ -159,7 +158,6 @@ def awaits_approval(bb: Blackboard) -> bool:
 @leaf("tools.await_approval", reads=("_item", "approval"), writes=("approval",), effect="none")
 async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Wait for the user's decision. The run's timers are paused meanwhile."""
-    host.is_live = True
     record: dict[str, Any] = bb["approval"]
     # Makes the approval chunk visible to other processes, and after a crash.
     await host.journal.flush()

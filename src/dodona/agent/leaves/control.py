@@ -24,7 +24,6 @@ CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress
 @decorator("turn-control", reads=("state",), writes=("state", "notices", "inbox"), step=True)
 def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Check whether another turn may start; show due notices to the user, then to the model."""
-    host.is_live = True
     state = _exclude_downtime(host.load_state(bb), host.journal.downtime_seconds)
     may_continue, reason = host.decision_tree.should_continue(state)
     if may_continue and host.output_tokens_left() == 0:

@@ -41,7 +41,6 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Call the model, and stream its response to the user."""
-    host.is_live = True
     before = host.feed.last_seq
 
     def emit_chunk(event: ModelEvent) -> None:

@@ -36,7 +36,6 @@ def has_notices(bb: Blackboard, host: RunContext) -> bool:
 )
 async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Run pending rule trees and deliver the notices of this turn; at the end, all notices."""
-    host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
     put_notices_on_blackboard(

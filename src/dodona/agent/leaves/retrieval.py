@@ -31,7 +31,6 @@ async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
 
     The lists follow the history, so that requests share a prefix that providers can cache.
     """
-    host.is_live = True
     categories = _tool_categories(host)
     stale, *listings = await asyncio.gather(
         _find_stale_sources(host), _list_notes(host, categories), _list_threads(host, categories)

@@ -34,7 +34,6 @@ def is_delegated(bb: Blackboard, host: RunContext) -> bool:
 @leaf("oracle.announce", reads=("_item", "approval"), step=True)
 def announce_call(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Show a delegated call before it starts; a separate step, so a crash does not repeat it."""
-    host.is_live = True
     if approval_of(bb) is None:
         emit_pending_call(host, step, ToolCall(**bb["_item"]))
 
@@ -53,7 +52,6 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Run a subagent on a task; its report is a tool result for the model."""
-    host.is_live = True
     call = ToolCall(**bb["_item"])
     subagent = host.snapshot.subagents[subagent_name(call.name)]
     started = perf_counter()
@@ -126,7 +124,6 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
 )
 async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Summarise a large result with the Librarian. On failure the result stays unchanged."""
-    host.is_live = True
     result: dict[str, Any] = bb["tool_results"]
     librarian = host.snapshot.subagents[LIBRARIAN.name]
     chosen = await host.deps.models.choose(

@@ -65,7 +65,6 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Execute one tool call. An error is also a result for the model."""
-    host.is_live = True
     call = ToolCall(**bb["_item"])
     approval = approval_of(bb)
     if approval is None:

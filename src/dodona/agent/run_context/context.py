@@ -226,6 +226,10 @@ class RunContext:
         agent = self.role.name if self.is_subagent else self.agent_id
         return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
 
+    def mark_live(self) -> None:
+        """Record that the replay is over: from now on, events go to the bus."""
+        self.is_live = True
+
     def emit(self, event: Event) -> None:
         """Send an event to the bus, unless this is a replay."""
         if self.is_live:
