@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dodona.core.domain.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.notify import Inbox
-from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED
+from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED, InboxState
 from tests.notify.subscribing import Clock, Folder, event
 
 
@@ -244,7 +244,7 @@ def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder)
     inbox.receive(event("x", Severity.ERROR, n=0))
     for number in range(1, MAX_BATCHES + 3):
         inbox.receive(event("x", n=number))
-    assert len(json.dumps(inbox.as_json())) < 100_000
+    assert len(msgspec.json.encode(inbox.state())) < 100_000
     lost, *rest = inbox.drain(InjectionPoint.TURN_START)
     assert (lost.text, lost.metadata, lost.system_type) == (
         "3 events were dropped because too many arrived at once.",
@@ -340,6 +340,11 @@ def test_what_is_too_much_is_left_to_the_next_run(folder: Folder, waiting: Inbox
 # What survives
 
 
+def through_json(inbox: Inbox) -> InboxState:
+    """Its state, as a journal returns it."""
+    return msgspec.json.decode(msgspec.json.encode(inbox.state()), type=InboxState)
+
+
 def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
     """With open batches, what was put off, what is held back, and what it had lost."""
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
@@ -352,7 +357,7 @@ def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
     before.schedule([stored(1, Deferral(DeferUntil.TOOL, tool="read"))])
     after = Inbox(folder.subscribers)
     after.receive(event("x"))
-    after.restore(json.loads(json.dumps(before.as_json())))
+    after.restore(through_json(before))
     after.receive(event("x"))
     after.receive(event("tool.call.success", tool="read"))
     folder.clock.now += 6
@@ -366,7 +371,7 @@ def test_what_a_subscriber_heard_that_is_gone_is_told_plainly(folder: Folder) ->
     folder.add("gone", batching="window_ms = 5000")
     inbox = Inbox(folder.subscribers)
     inbox.receive(event("x.y", message="hello"))
-    kept = inbox.as_json()
+    kept = inbox.state()
     (folder.path / "gone.toml").unlink()
     folder.subscribers.load()
     after = Inbox(folder.subscribers)
@@ -427,8 +432,8 @@ def test_whatever_happened_a_restored_inbox_tells_the_same(
     lived, moved = Inbox(crowd.subscribers), Inbox(crowd.subscribers)
     for step in steps[:cut]:
         _do(lived, crowd.clock, step)
-    moved.restore(json.loads(json.dumps(lived.as_json())))
-    assert moved.as_json() == lived.as_json()
+    moved.restore(through_json(lived))
+    assert moved.state() == lived.state()
     for step in steps[cut:]:
         now = crowd.clock.now
         told = _do(lived, crowd.clock, step)
@@ -458,7 +463,7 @@ def test_what_it_holds_is_json_of_its_own(folder: Folder) -> None:
     folder.add("plain", template="{{ payload.n }}")
     inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", n=1))
-    kept: Any = inbox.as_json()
-    kept[0]["batch"]["events"].clear()
+    kept: Any = msgspec.to_builtins(inbox.state())
+    kept["batches"][0]["events"].clear()
     kept.clear()
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]

@@ -193,10 +193,13 @@ async def test_a_host_is_told_when_the_replay_is_over() -> None:
     await ended(World().run('(say :word "a")', journal=journal, on_live=lambda: lived.append("no")))
     await ended(World().run(two, journal=journal, on_live=lambda: lived.append("b")))
     assert lived == ["a", "b"]
-    output, runs = Numbering(), list[Run]()
-    options = {"journal": Notes(), "output": output, "on_live": lambda: runs[0].cancel()}
-    runs.append(World().run(two, **options))
-    assert (await runs[0].execute()).end_reason == "cancelled"
+    output = Numbering()
+
+    def stop() -> None:
+        run.cancel()
+
+    run = World().run(two, journal=Notes(), output=output, on_live=stop)
+    assert (await ended(run)).end_reason == "cancelled"
     assert output.sent == []
 
 

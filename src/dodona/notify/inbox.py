@@ -9,18 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from dodona.conditions import BoundedValues
-from dodona.core.domain.notices import InjectionPoint, Notice, StoredNotice
+from dodona.core.domain.notices import DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
-from dodona.notify.batch import Batch
+from dodona.notify.batch import Batch, BatchState
 from dodona.notify.buffer import EVENTS_LOST
 from dodona.notify.registry import SubscriberRegistry
-from dodona.notify.scheduled import ScheduledNotice, is_due_at_once, notice_ids, scheduled_from
+from dodona.notify.scheduled import ScheduledNotice, schedule
 from dodona.notify.subscriber import Subscriber, event_values
 
 MAX_BATCHES: Final = 200
 MAX_SCHEDULED: Final = 200
 NOTICES_LOST: Final = "notices_lost"
+
+
+class InboxState(msgspec.Struct, omit_defaults=True):
+    """The undelivered notices of a run, as a step stores them for a resumed run."""
+
+    batches: list[BatchState] = []
+    scheduled: list[StoredNotice] = []
+    delivered: list[tuple[str, str, float]] = []  # subscriber, key and time
+    lost_count: int = 0
 
 
 class Inbox:
@@ -59,15 +70,16 @@ class Inbox:
 
         Notices beyond the limit stay in the store for the next run.
         """
-        seen_ids = notice_ids(self._scheduled).union(*(batch.stored_ids for batch in self._batches))
+        seen_ids = {each.notice.id for each in self._scheduled}
+        seen_ids.update(*(batch.state.stored_ids for batch in self._batches))
         for notice in notices:
             if notice.id in seen_ids:
                 continue
             seen_ids.add(notice.id)
-            if is_due_at_once(notice):
+            if notice.due.until is DeferUntil.SESSION:
                 self._add_event(notice.event, notice.id)
             elif len(self._scheduled) < MAX_SCHEDULED:
-                self._scheduled.append(scheduled_from(notice))
+                self._scheduled.append(schedule(notice))
 
     def has_notices(self, *points: InjectionPoint) -> bool:
         """Return whether notices wait for one of these points, even if they are not due yet."""
@@ -78,7 +90,7 @@ class Inbox:
             or any(
                 subscriber.point in accepted
                 for each in self._scheduled
-                for subscriber in self._subscribers.for_event_type(each.event.type)
+                for subscriber in self._subscribers.for_event_type(each.notice.event.type)
             )
         )
 
@@ -98,33 +110,23 @@ class Inbox:
         notices = (batch.build_notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
         return [*self._loss_notices(points), *(notice for notice in notices if notice is not None)]
 
-    def as_json(self) -> Sequence[Any]:
+    def state(self) -> InboxState:
         """Return the state of the inbox for `restore`."""
-        return [
-            *({"batch": batch.as_json()} for batch in self._batches),
-            *({"expected": each.as_json()} for each in self._scheduled),
-            *({"told": [*key, at]} for key, at in self._last_delivered.items()),
-            *([{"lost": self._lost_count}] if self._lost_count else []),
-        ]
+        return InboxState(
+            [batch.state for batch in self._batches],
+            [each.notice for each in self._scheduled],
+            [(*key, at) for key, at in self._last_delivered.items()],
+            self._lost_count,
+        )
 
-    def restore(self, state: Sequence[Any]) -> None:
+    def restore(self, state: InboxState) -> None:
         """Replace the state of the inbox."""
-        self._batches, self._open_batches, self._scheduled = [], {}, []
-        self._last_delivered, self._lost_count = {}, 0
-        for each in state:
-            match each:
-                case {"batch": batch}:
-                    self._add_batch(
-                        Batch.from_json(batch, self._subscribers.get(batch["subscriber"]))
-                    )
-                case {"expected": notice}:
-                    self._scheduled.append(ScheduledNotice.from_json(notice))
-                case {"told": [subscriber, key, at]}:
-                    self._last_delivered[subscriber, key] = at
-                case {"lost": count}:
-                    self._lost_count = count
-                case _:
-                    raise ValueError(f"invalid inbox state: {each!r:.80}")
+        self._batches, self._open_batches = [], {}
+        for batch in state.batches:
+            self._add_batch(Batch(self._subscribers.get(batch.subscriber_id), batch))
+        self._scheduled = [schedule(notice) for notice in state.scheduled]
+        self._last_delivered = {(name, key): at for name, key, at in state.delivered}
+        self._lost_count = state.lost_count
 
     def _add_event(self, event: Event, stored_id: int | None) -> None:
         subscribers = self._subscribers.for_event_type(event.type)
@@ -147,7 +149,7 @@ class Inbox:
     ) -> None:
         batch = self._open_batches.get((subscriber.id, key))
         if batch is None or batch.is_full:
-            batch = Batch(subscriber, subscriber.id, key, self._clock())
+            batch = Batch(subscriber, BatchState(subscriber.id, key, self._clock()))
             self._add_batch(batch)
         batch.subscriber = subscriber  # its file may have changed since
         batch.add(event, stored_id)
@@ -156,18 +158,18 @@ class Inbox:
 
     def _add_batch(self, batch: Batch) -> None:
         self._batches.append(batch)
-        self._open_batches[batch.subscriber_id, batch.key] = batch
+        self._open_batches[batch.state.subscriber_id, batch.state.key] = batch
 
     def _drop_least_severe(self) -> None:
         """Drop the oldest of the least severe batches. Stored notices return in the next run."""
         least = min(self._batches, key=lambda batch: batch.severity.rank)
         self._remove_batches([least])
-        self._lost_count += least.count
+        self._lost_count += least.state.count
 
     def _is_due(self, batch: Batch, now: float) -> bool:
         if batch.is_full:
             return True
-        delivered_at = self._last_delivered.get((batch.subscriber_id, batch.key))
+        delivered_at = self._last_delivered.get((batch.state.subscriber_id, batch.state.key))
         quiet_seconds = batch.subscriber.dedupe_seconds if batch.subscriber else 0
         is_quiet = delivered_at is not None and delivered_at <= now < delivered_at + quiet_seconds
         return batch.is_window_over(now) and not is_quiet
@@ -176,7 +178,7 @@ class Inbox:
         self._remove_batches(due)
         for batch in due:
             if batch.subscriber and batch.subscriber.dedupe_seconds:
-                self._last_delivered[batch.subscriber_id, batch.key] = now
+                self._last_delivered[batch.state.subscriber_id, batch.state.key] = now
         if len(self._last_delivered) > MAX_BATCHES:
             # Forget the oldest deliveries first.
             self._last_delivered = dict(list(self._last_delivered.items())[-MAX_BATCHES:])
@@ -193,7 +195,7 @@ class Inbox:
         if due:
             self._scheduled = [each for each in self._scheduled if each not in due]
             for each in due:
-                self._add_event(each.event, each.id)
+                self._add_event(each.notice.event, each.notice.id)
 
     def _loss_notices(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
         lost, self._lost_count = self._lost_count, 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dodona.conditions import Condition, ConditionFailed, compile_condition
 from dodona.core.domain.notices import EVENT_VARIABLES, Deferral, DeferUntil, StoredNotice
@@ -21,20 +23,19 @@ _log = logging.getLogger(__name__)
 class ScheduledNotice:
     """A stored notice that is not due yet."""
 
-    id: int
-    event: Event
-    due: Deferral
+    notice: StoredNotice
     condition: Condition | None = field(default=None, compare=False)
 
     def is_due_at(self, now: float) -> bool:
-        return self.due.until is DeferUntil.TIME and (self.due.at is None or now >= self.due.at)
+        due = self.notice.due
+        return due.until is DeferUntil.TIME and (due.at is None or now >= due.at)
 
     def is_due_with(self, event: Event, values: Mapping[str, Any]) -> bool:
         """Return whether this is the event that the notice waits for."""
-        if self.due.until is DeferUntil.TOOL:
+        due = self.notice.due
+        if due.until is DeferUntil.TOOL:
             return (
-                event.type.startswith(_TOOL_CALL_PREFIX)
-                and event.payload.get("tool") == self.due.tool
+                event.type.startswith(_TOOL_CALL_PREFIX) and event.payload.get("tool") == due.tool
             )
         if self.condition is None:
             return False
@@ -43,39 +44,16 @@ class ScheduledNotice:
         except ConditionFailed:  # most events lack the fields that the condition uses
             return False
 
-    def as_json(self) -> dict[str, Any]:
-        return {"id": self.id, "event": self.event.as_json(), "due": self.due.as_json()}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ScheduledNotice:
-        return _build_scheduled(
-            data["id"], Event.from_json(data["event"]), Deferral.from_json(data["due"])
-        )
-
-
-def scheduled_from(notice: StoredNotice) -> ScheduledNotice:
-    """Build a scheduled notice from a stored one."""
-    return _build_scheduled(notice.id, notice.event, notice.due)
-
-
-def is_due_at_once(notice: StoredNotice) -> bool:
-    """Return whether the notice is due as soon as the session starts."""
-    return notice.due.until is DeferUntil.SESSION
-
-
-def notice_ids(notices: Iterable[ScheduledNotice]) -> set[int]:
-    """Return the ids of the notices."""
-    return {each.id for each in notices}
-
-
-def _build_scheduled(id_: int, event: Event, due: Deferral) -> ScheduledNotice:
+def schedule(notice: StoredNotice) -> ScheduledNotice:
+    """Build a scheduled notice; its condition is compiled once."""
+    due = notice.due
     if due.until is not DeferUntil.CONDITION:
-        return ScheduledNotice(id_, event, due)
+        return ScheduledNotice(notice)
     try:
-        return ScheduledNotice(
-            id_, event, due, compile_condition(due.condition, names=EVENT_VARIABLES)
-        )
+        return ScheduledNotice(notice, compile_condition(due.condition, names=EVENT_VARIABLES))
     except ConfigError as error:
         # The condition was valid in another version. Delivering early beats never delivering.
-        _log.warning("notice %d has an invalid condition and is delivered now: %s", id_, error)
-        return ScheduledNotice(id_, event, Deferral(DeferUntil.TIME))
+        text = "notice %d has an invalid condition and is delivered now: %s"
+        _log.warning(text, notice.id, error)
+        return ScheduledNotice(replace(notice, due=Deferral(DeferUntil.TIME)))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from dodona.agent.events.dispatch import deliver_notices, emit_event, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import decorator, leaf
-from dodona.agent.turn_control.decision import TurnWarning, pending_warnings, without_warnings
 from dodona.agent.turn_control.loop_detector import LoopDetector
-from dodona.agent.turn_control.state import AgentState
+from dodona.agent.turn_control.state import AgentState, TurnWarning
 from dodona.core import chunks
 from dodona.core.domain import notices
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECKPOINT, Severity
-from dodona.core.messages import ToolCall
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # the stop reason when the request's output tokens are used up
@@ -35,8 +35,8 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     if not host.is_subagent:
         _emit_context_size(host, step)
     state = host.decision_tree.on_turn_start(state)
-    warnings = [_warning_to_notice(host, step, warning) for warning in pending_warnings(state)]
-    state = without_warnings(state) if warnings else state
+    warnings = [_warning_to_notice(host, step, each) for each in state.pending_warnings]
+    state = replace(state, pending_warnings=()) if warnings else state
     host.save_state(bb, state)
     emit_event(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
     if state.turn % CHECKPOINT_INTERVAL_TURNS == 0 and state.turn < state.config.iteration_warning:
@@ -56,10 +56,10 @@ def _emit_context_size(host: RunContext, step: Step) -> None:
 
 def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
     """Exclude the time when no process ran it; each period is subtracted once."""
-    before: float = state.extensions.get("downtime", 0.0)
+    before = state.downtime_seconds
     if downtime <= before:
         return state
-    return state.with_pause(downtime - before).with_extensions(downtime=downtime)
+    return replace(state.with_pause(downtime - before), downtime_seconds=downtime)
 
 
 def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> notices.Notice:
@@ -82,9 +82,8 @@ def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> no
 @leaf("oracle.detect_loop", reads=("answer", "loop"), writes=("loop",))
 def detect_loop(bb: Blackboard, host: RunContext) -> None:
     """Detect repeated tool calls; the model gets one warning per run."""
-    calls = [ToolCall(*call) for call in bb["answer"]["calls"]]
-    record: dict[str, Any] = bb["loop"]
-    detector, pattern = (LoopDetector.read(record) if record else LoopDetector()).observe(calls)
-    bb["loop"] = detector.as_json()
+    calls = convert(bb["answer"], AnswerRecord).calls
+    detector, pattern = convert(bb["loop"], LoopDetector).observe(calls)
+    bb["loop"] = to_builtins(detector)
     if pattern:
         emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])

@@ -101,13 +101,11 @@ def _format_listing(host: RunContext, heading: str, lines: Sequence[str]) -> str
 
 async def _find_stale_sources(host: RunContext) -> list[str]:
     """Paths that this conversation has read and that have changed since."""
-    versions_read = host.history.provenance.versions_read
     stale: list[str] = []
-    for kind in (SourceKind.NOTE, SourceKind.CODE):
-        paths = tuple(path for read_kind, path in versions_read if read_kind is kind)
-        current = await _current_versions(host, kind, paths) if paths else None
+    for kind, versions in host.history.provenance.versions_read.items():
+        current = await _current_versions(host, kind, tuple(versions))
         if current is not None:
-            stale += (path for path in paths if current.get(path) != versions_read[kind, path])
+            stale += (path for path, version in versions.items() if current.get(path) != version)
     return stale[:MAX_STALE_SOURCES]
 
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import dataclasses
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.leaves.answer import end_warning
-from dodona.agent.leaves.approval import DENIED, approval_of, emit_pending_call
+from dodona.agent.leaves.approval import (
+    approval_of,
+    current_call,
+    describe_call,
+    emit_pending_call,
+)
 from dodona.agent.leaves.tools import report_result
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolRecord
 from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.delegation import is_too_large, summary_prompt
 from dodona.agent.subagents.run import SubagentResult, run_subagent
-from dodona.agent.turn_control.decision import TurnWarning
+from dodona.agent.turn_control.state import TurnWarning
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
-from dodona.core.ports.tools import ToolCallResult
+from dodona.core.ports.tools import ToolCallResult, ToolOutput
 from dodona.trees import Blackboard, Step
 
 EXTRACTIVE_PROVIDER: Final = "extractive"  # a built-in provider that cannot summarise
@@ -35,12 +43,7 @@ def is_delegated(bb: Blackboard, host: RunContext) -> bool:
 def announce_call(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Show a delegated call before it starts; a separate step, so a crash does not repeat it."""
     if approval_of(bb) is None:
-        emit_pending_call(host, step, ToolCall(**bb["_item"]))
-
-
-def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
-    del host, arguments
-    return f"{bb['_item']['name']}\0{bb['_item']['arguments']}"
+        emit_pending_call(host, step, current_call(bb))
 
 
 @leaf(
@@ -48,47 +51,55 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     reads=("_item", "_index", "approval", "state"),
     writes=("tool_results",),
     effect="none",
-    request=_request_key,
+    request=describe_call,
 )
 async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Run a subagent on a task; its report is a tool result for the model."""
-    call = ToolCall(**bb["_item"])
+    call = current_call(bb)
     subagent = host.snapshot.subagents[subagent_name(call.name)]
     started = perf_counter()
     task = _parse_task(call)
     approval = approval_of(bb)
-    if approval is not None and approval["outcome"] == DENIED:
-        outcome = approval["reason"]
+    if approval is not None and approval.is_denied:
+        outcome = approval.reason
     elif task:
         outcome = await _try_subagent(bb, step, host, subagent, task)
     else:
         outcome = 'The arguments must be {"task": "a description of the task"}.'
-    duration_ms = round((perf_counter() - started) * 1000)
-    bb["tool_results"] = {
-        **_result_record(host, step, call, outcome, duration_ms),
-        "index": bb["_index"],
-        "rested": duration_ms / 1000 + (approval or {}).get("rested", 0.0),
-        "events": (approval or {}).get("events", []),
-    }
+    seconds = perf_counter() - started
+    record = _report(host, step, call, outcome, index=bb["_index"], seconds=seconds)
+    if approval is not None:
+        paused = record.paused_seconds + approval.paused_seconds
+        record = replace(record, events=approval.events, paused_seconds=paused)
+    bb["tool_results"] = to_builtins(record)
 
 
-def _result_record(
-    host: RunContext, step: Step, call: ToolCall, outcome: SubagentResult | str, duration_ms: int
-) -> dict[str, Any]:
-    """The journal record of a result; with tokens and origins if the subagent ran."""
+def _report(
+    host: RunContext,
+    step: Step,
+    call: ToolCall,
+    outcome: SubagentResult | str,
+    *,
+    index: int,
+    seconds: float,
+) -> ToolRecord:
+    """Show the result, and return its record: with tokens and origins if the subagent ran."""
+    duration_ms = round(seconds * 1000)
     if isinstance(outcome, str):
         result = ToolResult(call.id, call.name, outcome, failed=True)
-        return report_result(host, step, ToolCallResult(result, duration_ms))
+        record = report_result(host, step, index, ToolCallResult(result, duration_ms))
+        return replace(record, paused_seconds=seconds)
+    context = outcome.context
     result = ToolResult(call.id, call.name, outcome.text, failed=outcome.failed)
-    sources = tuple(outcome.context.sources)
-    record = report_result(host, step, ToolCallResult(result, duration_ms, sources=sources))
-    origins = sorted(origin.value for origin in outcome.context.untrusted_origins)
-    return {
-        **record,
-        "tokens": outcome.tokens,
-        "outside": origins,
-        "subagent": outcome.context.role.name,
-    }
+    output = ToolOutput(outcome.text, tuple(context.sources))
+    record = report_result(host, step, index, ToolCallResult(result, duration_ms, output=output))
+    return replace(
+        record,
+        paused_seconds=seconds,
+        tokens=outcome.tokens,
+        untrusted_origins=tuple(context.untrusted_origins),
+        subagent=context.role.name,
+    )
 
 
 async def _try_subagent(
@@ -111,8 +122,8 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
     """Whether the Librarian should summarise the tool result before the model reads it."""
     if not host.deps.policy.summarise_results or LIBRARIAN.name not in host.snapshot.subagents:
         return False
-    result: Mapping[str, Any] = bb["tool_results"]
-    return not result["failed"] and is_too_large(result, host.count_tokens(result["text"]))
+    result = convert(bb["tool_results"], ToolRecord)
+    return not result.failed and is_too_large(result, host.count_tokens(result.text))
 
 
 @leaf(
@@ -120,11 +131,11 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
     reads=("_item", "tool_results", "state"),
     writes=("tool_results",),
     effect="none",
-    request=_request_key,
+    request=describe_call,
 )
 async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Summarise a large result with the Librarian. On failure the result stays unchanged."""
-    result: dict[str, Any] = bb["tool_results"]
+    result = convert(bb["tool_results"], ToolRecord)
     librarian = host.snapshot.subagents[LIBRARIAN.name]
     chosen = await host.deps.models.choose(
         host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model,
@@ -133,20 +144,21 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
     if chosen.model.provider == EXTRACTIVE_PROVIDER:
         return
     started = perf_counter()
-    without_tools = replace(librarian, tools=())
+    without_tools = dataclasses.replace(librarian, tools=())
     task = summary_prompt(result, bb["_item"]["arguments"], host.inputs.question.content)
     outcome = await _try_subagent(bb, step, host, without_tools, task)
     if isinstance(outcome, str):
         return
-    paused = result.get("rested", 0.0) + perf_counter() - started
-    summarised = {**result, "tokens": outcome.tokens, "rested": paused}
+    paused = result.paused_seconds + perf_counter() - started
+    text = result.text
     if not outcome.failed:
-        size = host.count_tokens(result["text"])
-        summarised["text"] = (
+        size = host.count_tokens(result.text)
+        text = (
             f"[Summary by the Librarian; the full result has {size:,} tokens. For more detail, "
             f"make a narrower call.]\n{outcome.text}"
         )
-    bb["tool_results"] = summarised
+    summarised = replace(result, text=text, tokens=outcome.tokens, paused_seconds=paused)
+    bb["tool_results"] = to_builtins(summarised)
 
 
 @leaf("subagent.add_task", reads=("task",))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.views.documents import iso
 from dodona.core.domain.notices import StoredNotice
@@ -86,7 +88,7 @@ def _notice_json(notice: StoredNotice) -> dict[str, Any]:
         "type": event.type,
         "severity": event.severity.value,
         "message": str(event.payload.get("message", "")),
-        "due": {**notice.due.as_json(), "at": iso(notice.due.at)},
+        "due": {**msgspec.to_builtins(notice.due), "at": iso(notice.due.at)},
         "created_at": iso(notice.created_at),
         "delivered_at": iso(notice.delivered_at),
     }
