@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.subagents.delegation import MAX_RESULT_CHARS, is_too_large, summary_prompt
 
 
-def record(name: str, text: str = "", **more: Any) -> ToolRecord:
-    return ToolRecord(index=0, id="1", name=name, text=text, duration_ms=1, **more)
+def record(name: str, text: str = "", **more: Any) -> ToolResultRecord:
+    return ToolResultRecord(index=0, id="1", name=name, text=text, duration_ms=1, **more)
 
 
 ALIKE = [0.9, 0.88, 0.87, 0.86, 0.85, 0.84, 0.83]

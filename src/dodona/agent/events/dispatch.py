@@ -15,7 +15,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.turn_control.state import AgentState
 from dodona.core import chunks
 from dodona.core.domain.notices import InjectionPoint, Notice
@@ -190,7 +190,7 @@ def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) ->
     }
 
 
-def tool_result_for_rules(result: ToolRecord) -> dict[str, Any]:
+def tool_result_for_rules(result: ToolResultRecord) -> dict[str, Any]:
     """Return a tool result in the form that rules see."""
     return {
         "tool": result.name,

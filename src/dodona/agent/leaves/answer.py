@@ -13,7 +13,7 @@ from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import record_origins
 from dodona.agent.turn_control import decision
@@ -140,7 +140,7 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     answer = host.pending_answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
-    records = {each.index: each for each in convert(bb["tool_results"], list[ToolRecord])}
+    records = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
     results = tuple(
         records[index].message()
         if index in records

@@ -19,7 +19,7 @@ from dodona.agent.leaves.approval import (
 )
 from dodona.agent.leaves.tools import report_result
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.delegation import is_too_large, summary_prompt
@@ -82,7 +82,7 @@ def _report(
     *,
     index: int,
     seconds: float,
-) -> ToolRecord:
+) -> ToolResultRecord:
     """Show the result, and return its record: with tokens and origins if the subagent ran."""
     duration_ms = round(seconds * 1000)
     if isinstance(outcome, str):
@@ -122,7 +122,7 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
     """Whether the Librarian should summarise the tool result before the model reads it."""
     if not host.deps.policy.summarise_results or LIBRARIAN.name not in host.snapshot.subagents:
         return False
-    result = convert(bb["tool_results"], ToolRecord)
+    result = convert(bb["tool_results"], ToolResultRecord)
     return not result.failed and is_too_large(result, host.count_tokens(result.text))
 
 
@@ -135,7 +135,7 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
 )
 async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Summarise a large result with the Librarian. On failure the result stays unchanged."""
-    result = convert(bb["tool_results"], ToolRecord)
+    result = convert(bb["tool_results"], ToolResultRecord)
     librarian = host.snapshot.subagents[LIBRARIAN.name]
     chosen = await host.deps.models.choose(
         host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model,

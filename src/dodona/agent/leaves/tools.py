@@ -18,7 +18,7 @@ from dodona.agent.leaves.approval import (
     find_offered_tool,
 )
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import allowed_urls, record_origins
 from dodona.core import chunks
@@ -108,7 +108,9 @@ def _unknown_tool_text(host: RunContext, call: ToolCall) -> str:
     return f"There is no tool '{call.name[:80]}' here. {hint}"
 
 
-def report_result(host: RunContext, step: Step, index: int, outcome: ToolCallResult) -> ToolRecord:
+def report_result(
+    host: RunContext, step: Step, index: int, outcome: ToolCallResult
+) -> ToolResultRecord:
     """Show a tool result to the user, emit its event, and return the record for the journal."""
     result, output = outcome.result, outcome.output
     step.emit(
@@ -120,7 +122,7 @@ def report_result(host: RunContext, step: Step, index: int, outcome: ToolCallRes
             sources=output.sources,
         )
     )
-    record = ToolRecord(
+    record = ToolResultRecord(
         index=index,
         id=result.call_id,
         name=result.name,
@@ -138,7 +140,7 @@ def report_result(host: RunContext, step: Step, index: int, outcome: ToolCallRes
     return record
 
 
-def _result_event(host: RunContext, record: ToolRecord) -> Event:
+def _result_event(host: RunContext, record: ToolResultRecord) -> Event:
     """The event of a tool result, built from its stored record, also after a crash."""
     payload = {"tool": record.name, "call": record.id, "ms": record.duration_ms}
     if not record.failed:
@@ -150,7 +152,7 @@ def _result_event(host: RunContext, record: ToolRecord) -> Event:
 @leaf("oracle.record_results", reads=("tool_results", "state"), writes=("state",))
 def record_results(bb: Blackboard, host: RunContext) -> None:
     """Add the results to the transcript in call order; pass them to decision tree and rules."""
-    records = {each.index: each for each in convert(bb["tool_results"], list[ToolRecord])}
+    records = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
     answer = host.pending_answer
     assert answer is not None
     max_calls = host.role.limits.max_tool_calls_per_turn
@@ -182,7 +184,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 
 
-def _handle_result(host: RunContext, record: ToolRecord) -> None:
+def _handle_result(host: RunContext, record: ToolResultRecord) -> None:
     """Handle the event of a result, and the events and notices that the tool itself returned."""
     handle_event(host, _result_event(host, record), result=tool_result_for_rules(record))
     if record.subagent:
@@ -205,7 +207,7 @@ def _decision_tree_input(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 
 def _tool_result(
-    call: ToolCall, record: ToolRecord | None, exceeded_limit: int | None
+    call: ToolCall, record: ToolResultRecord | None, exceeded_limit: int | None
 ) -> ToolResult:
     """The result of a call, or why there is none. `exceeded_limit` is the limit of calls."""
     if record is not None:

@@ -69,7 +69,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.decision is Decision.DENIED
 
 
-class ToolRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A finished tool call, in `tool_results`; `index` is its position among the turn's calls.
 
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which

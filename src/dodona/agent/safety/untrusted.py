@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.core.messages import Origin, UserText
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, SourceReference, Tool
@@ -64,7 +64,7 @@ def urls_in(texts: Iterable[str]) -> Iterator[str]:
     )
 
 
-def record_origins(context: RunContext, results: Iterable[ToolRecord]) -> None:
+def record_origins(context: RunContext, results: Iterable[ToolResultRecord]) -> None:
     """Add the untrusted origins of tool results to the run context."""
     for result in results:
         context.untrusted_origins.update(result.untrusted_origins)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from dodona.agent.run_context.records import ToolRecord
+from dodona.agent.run_context.records import ToolResultRecord
 
 DELEGATION_THRESHOLDS: Final[Mapping[str, float]] = {
     "vault_search_results": 6,
@@ -24,7 +24,7 @@ _SEARCH_TOOLS: Final = {
 }
 
 
-def is_too_large(result: ToolRecord, tokens: int) -> bool:
+def is_too_large(result: ToolResultRecord, tokens: int) -> bool:
     """Whether a result is long, a list of many entries, or a search with many similar scores."""
     if tokens > DELEGATION_THRESHOLDS["token_estimate"]:
         return True
@@ -41,7 +41,7 @@ def _are_similar(scores: Sequence[float]) -> bool:
     return max(scores) - min(scores) <= DELEGATION_THRESHOLDS["score_similarity"]
 
 
-def summary_prompt(result: ToolRecord, arguments: str, question: str) -> str:
+def summary_prompt(result: ToolResultRecord, arguments: str, question: str) -> str:
     """Return the Librarian's task. Markers enclose the result, which is data, not instructions."""
     text = result.text
     cut = (

@@ -8,7 +8,6 @@ that it has not delivered yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
@@ -66,8 +65,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     stored_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewNotice:
+class NewNotice(msgspec.Struct, frozen=True, kw_only=True):
     """An event to deliver later, or in another session. The same `key` is stored once."""
 
     user_id: str

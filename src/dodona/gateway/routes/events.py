@@ -26,7 +26,7 @@ async def _encode_events(request: ApiRequest) -> AsyncGenerator[bytes]:
     async with request.api.events.subscribe(types=types, user_id=request.user_id) as events:
         yield b""  # sends the headers: from now on the client misses no event
         async for event in events:
-            body = msgspec.to_builtins(event)
+            body = msgspec.to_builtins(event, enc_hook=str)
             yield b"data: %b\n\n" % encode_json(redactor.redact_all(body) if redactor else body)
 
 
