@@ -6,23 +6,62 @@ injection point, when its window has passed or when it is full.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from dodona.conditions import BoundedValues
-from dodona.core.domain.notices import DeferUntil, InjectionPoint, Notice, StoredNotice
+from dodona.conditions import BoundedValues, Condition, ConditionFailed, compile_condition
+from dodona.core.domain.notices import (
+    EVENT_VARIABLES,
+    Deferral,
+    DeferUntil,
+    InjectionPoint,
+    Notice,
+    StoredNotice,
+)
+from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
 from dodona.notify.batch import Batch, BatchState
-from dodona.notify.buffer import EVENTS_LOST
+from dodona.notify.bus import EVENTS_LOST
 from dodona.notify.registry import SubscriberRegistry
-from dodona.notify.scheduled import ScheduledNotice, schedule
 from dodona.notify.subscriber import Subscriber, event_values
 
 MAX_BATCHES: Final = 200
 MAX_SCHEDULED: Final = 200
 NOTICES_LOST: Final = "notices_lost"
+_TOOL_CALL_PREFIX: Final = "tool.call."
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScheduledNotice:
+    """A stored notice that is not due yet."""
+
+    notice: StoredNotice
+    condition: Condition | None = field(default=None, compare=False)
+
+    def is_due_at(self, now: float) -> bool:
+        due = self.notice.due
+        return due.until is DeferUntil.TIME and (due.at is None or now >= due.at)
+
+    def is_due_with(self, event: Event, values: Mapping[str, Any]) -> bool:
+        """Return whether this is the event that the notice waits for."""
+        due = self.notice.due
+        if due.until is DeferUntil.TOOL:
+            return (
+                event.type.startswith(_TOOL_CALL_PREFIX) and event.payload.get("tool") == due.tool
+            )
+        if self.condition is None:
+            return False
+        try:
+            return self.condition.holds(values)
+        except ConditionFailed:  # most events lack the fields that the condition uses
+            return False
 
 
 class InboxState(msgspec.Struct, omit_defaults=True):
@@ -53,7 +92,7 @@ class Inbox:
         self._clock = subscribers.clock
         self._batches: list[Batch] = []  # by start time
         self._open_batches: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
-        self._scheduled: list[ScheduledNotice] = []
+        self._scheduled: list[_ScheduledNotice] = []
         # Delivery times of batches with a dedupe window.
         self._last_delivered: dict[tuple[str, str], float] = {}
         self._lost_count = 0
@@ -79,7 +118,7 @@ class Inbox:
             if notice.due.until is DeferUntil.SESSION:
                 self._add_event(notice.event, notice.id)
             elif len(self._scheduled) < MAX_SCHEDULED:
-                self._scheduled.append(schedule(notice))
+                self._scheduled.append(_schedule(notice))
 
     def has_notices(self, *points: InjectionPoint) -> bool:
         """Return whether notices wait for one of these points, even if they are not due yet."""
@@ -124,7 +163,7 @@ class Inbox:
         self._batches, self._open_batches = [], {}
         for batch in state.batches:
             self._add_batch(Batch(self._subscribers.get(batch.subscriber_id), batch))
-        self._scheduled = [schedule(notice) for notice in state.scheduled]
+        self._scheduled = [_schedule(notice) for notice in state.scheduled]
         self._last_delivered = {(name, key): at for name, key, at in state.delivered}
         self._lost_count = state.lost_count
 
@@ -190,7 +229,7 @@ class Inbox:
             k: batch for k, batch in self._open_batches.items() if id(batch) not in numbers
         }
 
-    def _release_due(self, is_due: Callable[[ScheduledNotice], bool]) -> None:
+    def _release_due(self, is_due: Callable[[_ScheduledNotice], bool]) -> None:
         due = [each for each in self._scheduled if is_due(each)]
         if due:
             self._scheduled = [each for each in self._scheduled if each not in due]
@@ -217,3 +256,17 @@ def _condition_values(event: Event) -> Mapping[str, Any]:
     """Return the variables for filters, keys and conditions."""
     values = event_values(event)
     return {"event": values, "payload": values["payload"]}
+
+
+def _schedule(notice: StoredNotice) -> _ScheduledNotice:
+    """Build a scheduled notice; its condition is compiled once."""
+    due = notice.due
+    if due.until is not DeferUntil.CONDITION:
+        return _ScheduledNotice(notice)
+    try:
+        return _ScheduledNotice(notice, compile_condition(due.condition, names=EVENT_VARIABLES))
+    except ConfigError as error:
+        # The condition was valid in another version. Delivering early beats never delivering.
+        text = "notice %d has an invalid condition and is delivered now: %s"
+        _log.warning(text, notice.id, error)
+        return _ScheduledNotice(replace(notice, due=Deferral(DeferUntil.TIME)))

@@ -1,4 +1,7 @@
-"""Turn control: the check of the decision tree before each turn, and loop detection."""
+"""Turn control: the check of the decision tree before each turn, and loop detection.
+
+Also the events at the start and at the end of a run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,15 @@ from dodona.agent.turn_control.state import AgentState, TurnWarning
 from dodona.core import chunks
 from dodona.core.domain import notices
 from dodona.core.domain.notices import InjectionPoint
-from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECKPOINT, Severity
+from dodona.core.events import (
+    AGENT_LOOP_DETECTED,
+    AGENT_TURN_START,
+    QUERY_START,
+    SESSION_END,
+    SESSION_RESUMED,
+    TASK_CHECKPOINT,
+    Severity,
+)
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # the stop reason when the request's output tokens are used up
@@ -87,3 +98,37 @@ def detect_loop(bb: Blackboard, host: RunContext) -> None:
     bb["loop"] = to_builtins(detector)
     if pattern:
         emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])
+
+
+@leaf("oracle.begin")
+def begin_session(bb: Blackboard, host: RunContext) -> None:
+    """Emit the event for a new question, and for a resumed conversation if there is a history."""
+    del bb
+    emit_event(host, QUERY_START, question=host.inputs.question.content[:200])
+    oracle_context = host.inputs.context
+    if host.history.messages:
+        last_activity = oracle_context.last_activity or oracle_context.session_start
+        idle = host.inputs.question.created_at - last_activity
+        emit_event(
+            host,
+            SESSION_RESUMED,
+            previous_model=oracle_context.last_model or host.chosen_model.model.name,
+            model=host.chosen_model.model.name,
+            idle_seconds=max(0, round(idle)),
+            exchanges=host.history.runs,
+        )
+
+
+@leaf("oracle.end_session", reads=("failure",))
+def end_session(bb: Blackboard, host: RunContext) -> None:
+    """Emit the event for the end of the run, with its status."""
+    failure = bb.get("failure")
+    host.notifications.has_ended = True
+    emit_event(
+        host,
+        SESSION_END,
+        ended=bb["_status"],
+        error=failure["code"] if failure else None,
+        turns=len(host.turns) + (host.final_answer is not None),
+        model=host.answered_by[1],
+    )
