@@ -17,7 +17,6 @@ from dodona.core.domain.budgets import (
     CallPlan,
     ModelUsage,
     Reservation,
-    StoreOperation,
     has_no_usage,
 )
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
@@ -33,6 +32,7 @@ from dodona.core.ports.model import (
 )
 from dodona.metering import Meter
 from dodona.store.accounts.audit import AuditLog
+from dodona.store.db.database import StoreOperation
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
 

@@ -23,7 +23,6 @@ from dodona.core.domain.budgets import (
     CallPlan,
     ModelUsage,
     Reservation,
-    StoreOperation,
     TokenRecord,
     has_no_usage,
 )
@@ -32,7 +31,7 @@ from dodona.core.ports.model import Usage
 from dodona.metering.ceilings import Ceilings
 from dodona.metering.prices import Prices
 from dodona.store.billing import budgets, token_records
-from dodona.store.db.database import Transaction
+from dodona.store.db.database import StoreOperation, Transaction
 
 
 @dataclass(frozen=True, slots=True)

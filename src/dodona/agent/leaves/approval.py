@@ -15,7 +15,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from dodona.agent.conversation.exchange import parse_arguments
-from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
+from dodona.agent.events.dispatch import handle_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ApprovalRecord
 from dodona.agent.run_context.registries import leaf
@@ -23,7 +23,7 @@ from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.safety.untrusted import approval_reason
 from dodona.core import chunks
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
-from dodona.core.domain.rules import Deny, NotifySelf, RequireApproval, RuleAction, RunTree
+from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RunTree
 from dodona.core.events import TOOL_CALL_HELD, TOOL_CALL_PENDING, Event, Severity
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import Tool
@@ -124,12 +124,9 @@ async def _decide(
     for fired in verdicts:
         action = fired.action
         if isinstance(action, RunTree):
-            outcome = await run_rule_tree(host, step, fired)
-            if outcome.state:
-                set_pack_state(host, fired.pack, outcome.state)
-            if outcome.notify:
-                events.append(self_notice_event(host, NotifySelf(outcome.notify), fired.rule))
-            action = Deny(outcome.deny) if outcome.deny else None
+            denial, event = await run_rule_tree(host, step, fired)
+            events += [event] if event else []
+            action = Deny(denial) if denial else None
         if isinstance(action, Deny):
             return action
         if isinstance(action, RequireApproval):

@@ -29,6 +29,7 @@ from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, Origin, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import SourceReference
+from dodona.notify import Inbox
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
 
@@ -118,10 +119,12 @@ class RunContext:
         self.history = history = background.history
         self.feed = feed
         self.role = role = snapshot.role
-        self.notifications = RunNotifications.create(
-            deps.subscribers, deps.rules, background.overrides
+        overrides = background.overrides
+        inbox = Inbox(
+            deps.subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers
         )
-        self.notifications.inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
+        inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
+        self.notifications = RunNotifications(inbox, deps.rules, overrides)
         self.notices: list[NoticeRecord] = []  # to store
         self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(

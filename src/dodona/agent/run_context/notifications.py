@@ -10,7 +10,7 @@ import msgspec
 from dodona.agent.run_context.overrides import UserOverrides
 from dodona.core.domain.rules import RuleAction
 from dodona.core.events import Event
-from dodona.notify import Inbox, SubscriberRegistry
+from dodona.notify import Inbox
 from dodona.notify.inbox import InboxState
 from dodona.rules import RuleBook
 
@@ -39,16 +39,6 @@ class RunNotifications:
     has_ended: bool = False
     call_count: int = 0
     failures_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # failed turns
-
-    @classmethod
-    def create(
-        cls, subscribers: SubscriberRegistry, rules: RuleBook, overrides: UserOverrides
-    ) -> RunNotifications:
-        return cls(
-            Inbox(subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers),
-            rules,
-            overrides,
-        )
 
     def record_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
         """Count the calls of a turn; each is a tool and whether it failed.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final
 
 from dodona.core.ports.model import Usage
-
-T = TypeVar("T")
-# A function that runs in a transaction; only the store knows the type of the transaction.
-StoreOperation: TypeAlias = Callable[[Any], T]
 
 NANOS_PER_USD: Final = 1_000_000_000
 ALL_TIME: Final = "-"  # the period of a budget that never resets

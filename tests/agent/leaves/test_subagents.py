@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dodona.agent.leaves.subagents import MAX_RESULT_CHARS, is_too_large, summary_prompt
 from dodona.agent.run_context.records import ToolResultRecord
-from dodona.agent.subagents.delegation import MAX_RESULT_CHARS, is_too_large, summary_prompt
 
 
 def record(name: str, text: str = "", **more: Any) -> ToolResultRecord:
