@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dodona import store as ledger
 from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.question import OracleAnswer, Question
@@ -38,7 +37,7 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.model import ChosenModel, Model
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.metering import Ceilings, Meter
-from dodona.models.catalogue.prices import Prices
+from dodona.metering.prices import Prices
 from dodona.models.counted import CountedModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
@@ -307,7 +306,7 @@ async def opened(
             RunDeps(
                 storage=store,
                 models=shelf,
-                meter=Meter(ceilings or Ceilings(), prices=Prices(), ledger=ledger),
+                meter=Meter(ceilings or Ceilings(), prices=Prices()),
                 toolbox=tools.registry,
                 call_tool=partial(call_tool, tools.registry),
                 token_counter=OfflineTokenCounter(),

@@ -14,9 +14,11 @@ from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
 from dodona.core.ports.tools import SourceReference
-from dodona.gateway import GatewaySettings, GatewayState, make_app
+from dodona.gateway.app import make_app
 from dodona.gateway.openapi import build_openapi
 from dodona.gateway.schemas import SCHEMAS
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 

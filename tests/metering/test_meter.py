@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dodona import store as ledger
 from dodona.core.domain.budgets import NANOS_PER_USD, CallPlan, ModelUsage, Reservation, TokenRecord
 from dodona.core.domain.conversations.conversation import (
     Claim,
@@ -21,8 +20,7 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models import Price, Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Price, Prices
 from dodona.store import RunJournal, Store
 from tests.stored import budgets_of, records_of
 
@@ -39,7 +37,7 @@ DAILY = Ceilings(daily=Ceiling(tokens=1000, usd=Decimal(1)))
 
 
 def meter(ceilings: Ceilings = DAILY) -> Meter:
-    return Meter(ceilings, prices=PRICES, ledger=ledger)
+    return Meter(ceilings, prices=PRICES)
 
 
 class Drive:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.ports.tools import SourceReference
 
@@ -47,7 +49,7 @@ def content(text: str) -> ChunkBody:
 
 def source(cited: SourceReference) -> ChunkBody:
     """A source that the answer cites."""
-    return {"type": "source", **cited.as_json()}
+    return {"type": "source", **msgspec.to_builtins(cited)}
 
 
 def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> ChunkBody:  # noqa: A002

@@ -12,13 +12,11 @@ from decimal import Decimal
 
 import pytest
 
-from dodona import store as ledger
 from dodona.core.domain.budgets import CallPlan, ModelUsage
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models import Price, Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Price, Prices
 from dodona.store import BudgetUnit, Store
 from dodona.store.schema import reservations, token_records
 from tests.conformance.store.saying import answer, asked, deadlocks, ended, next_of, rows_of
@@ -35,7 +33,7 @@ CEILINGS = Ceilings(
     monthly=Ceiling(usd=Decimal("0.1")),
 )
 PRICES = Prices({"oak": Price(Decimal("0.9"), Decimal("1.1"))})
-METER = Meter(CEILINGS, prices=PRICES, ledger=ledger)
+METER = Meter(CEILINGS, prices=PRICES)
 NAMES = {"session": "session_key", "agent": "agent_id", "user": "user_id"}
 USERS = ("ada", "bob", "eve")
 AGENTS = ("oracle", "scribe")

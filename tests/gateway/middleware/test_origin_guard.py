@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.errors import ConfigError
-from dodona.gateway import GatewaySettings
 from dodona.gateway.middleware.origin_guard import OriginGuard
+from dodona.gateway.settings import GatewaySettings
 from tests.gateway.talking import JSON, Gateway, gateway_up
 
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}

@@ -11,11 +11,11 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.domain.api_tokens import SCOPES
-from dodona.gateway import GatewaySettings
 from dodona.gateway.app import make_app
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
 from dodona.gateway.security.caller import CALLER_KEY, Caller
+from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready

@@ -31,7 +31,6 @@ async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
 
     The lists follow the history, so that requests share a prefix that providers can cache.
     """
-    host.is_live = True
     categories = _tool_categories(host)
     stale, *listings = await asyncio.gather(
         _find_stale_sources(host), _list_notes(host, categories), _list_threads(host, categories)
@@ -102,13 +101,11 @@ def _format_listing(host: RunContext, heading: str, lines: Sequence[str]) -> str
 
 async def _find_stale_sources(host: RunContext) -> list[str]:
     """Paths that this conversation has read and that have changed since."""
-    versions_read = host.history.provenance.versions_read
     stale: list[str] = []
-    for kind in (SourceKind.NOTE, SourceKind.CODE):
-        paths = tuple(path for read_kind, path in versions_read if read_kind is kind)
-        current = await _current_versions(host, kind, paths) if paths else None
+    for kind, versions in host.history.provenance.versions_read.items():
+        current = await _current_versions(host, kind, tuple(versions))
         if current is not None:
-            stale += (path for path in paths if current.get(path) != versions_read[kind, path])
+            stale += (path for path, version in versions.items() if current.get(path) != version)
     return stale[:MAX_STALE_SOURCES]
 
 

@@ -53,7 +53,7 @@ class Oracle:
                     role="user",
                     content=question.question,
                     token_count=tokens,
-                    metadata={"wishes": options} if options else None,
+                    metadata={"options": options} if options else None,
                 ),
                 parent_id=question.parent_run_id,
                 new_conversation=question.new,
@@ -164,7 +164,7 @@ class MessageSubmitter:
         key = session_key(agent.id, message.channel, message.account, message.peer)
         content = _validate_content(message)
         tokens = max(1, self._deps.token_counter.count(content, message.options.get("model") or ""))
-        metadata = {"wishes": dict(message.options)} if message.options else None
+        metadata = {"options": dict(message.options)} if message.options else None
         receipt = await self._engine.submit(
             RunRequest(
                 user_id=user_id,

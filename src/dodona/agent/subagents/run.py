@@ -107,6 +107,7 @@ async def run_subagent(
             emit=partial(emit_tree_event, sub_context),
             output=append_chunk,
             replay=_ignore_chunk,  # the feed already has them
+            on_live=sub_context.mark_live,
         ),
     )
     with step.pause_timers():  # the subagent has its own timeout

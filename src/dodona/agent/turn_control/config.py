@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
-from dodona.core.errors import BadRequest, did_you_mean
+from dodona.core.errors import BadRequest
 
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_iterations": (1, 50),
@@ -45,20 +45,6 @@ class AgentConfig:
         if problems:
             raise BadRequest.combine(problems)
 
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> Self:
-        """Read the config from a mapping; missing values take their default."""
-        names = [each.name for each in fields(cls)]
-        unknown = [name for name in values if name not in names]
-        if unknown:
-            raise BadRequest.combine(
-                [
-                    BadRequest(f"there is no setting {name}.", hint=did_you_mean(name, names))
-                    for name in unknown
-                ]
-            )
-        return cls(**values)
-
     def as_dict(self) -> dict[str, int]:
         # Rules read it for every event; `asdict` takes five times as long.
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -67,11 +53,6 @@ class AgentConfig:
     def iteration_warning(self) -> int:
         """The turn at which the user and the model get a warning."""
         return self.max_iterations * self.soft_warning_percent // 100
-
-    @property
-    def token_warning(self) -> int:
-        """The number of tokens at which the user and the model get a warning."""
-        return self.token_budget * self.token_warning_percent // 100
 
 
 def check_bounds(name: str, value: object, bounds: tuple[int, int]) -> BadRequest | None:

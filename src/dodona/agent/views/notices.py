@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
+
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.views.documents import iso
-from dodona.core.domain.notices import StoredNotice, Subscribers
+from dodona.core.domain.notices import StoredNotice
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.notify import SubscriberRegistry
 from dodona.store.notifications.notices import NoticeLog
 
 MAX_NOTICES: Final = 200  # per page
@@ -17,7 +20,9 @@ MAX_NOTICES: Final = 200  # per page
 class NoticeViews:
     """Notices of all users; each call names the user."""
 
-    def __init__(self, log: NoticeLog, subscribers: Subscribers, overrides: OverridesCache) -> None:
+    def __init__(
+        self, log: NoticeLog, subscribers: SubscriberRegistry, overrides: OverridesCache
+    ) -> None:
         self._log = log
         self._subscribers = subscribers
         self._overrides = overrides
@@ -83,7 +88,7 @@ def _notice_json(notice: StoredNotice) -> dict[str, Any]:
         "type": event.type,
         "severity": event.severity.value,
         "message": str(event.payload.get("message", "")),
-        "due": {**notice.due.as_json(), "at": iso(notice.due.at)},
+        "due": {**msgspec.to_builtins(notice.due), "at": iso(notice.due.at)},
         "created_at": iso(notice.created_at),
         "delivered_at": iso(notice.delivered_at),
     }

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.core.domain.rules import HOOKS, RuleEngine, RuleOverrides
+from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
+from dodona.rules import RuleBook
 
 _EVENT_FIELDS = ("type", "severity", "payload")
 _CONTEXT_PARTS = ("turn", "history", "user", "project", "result")
@@ -19,7 +20,7 @@ _CONTEXT_PARTS = ("turn", "history", "user", "project", "result")
 class RuleViews:
     """Rules with the overrides of each user."""
 
-    def __init__(self, rules: RuleEngine, overrides: OverridesCache) -> None:
+    def __init__(self, rules: RuleBook, overrides: OverridesCache) -> None:
         self._rules = rules
         self._overrides = overrides
 

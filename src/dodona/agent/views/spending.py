@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from time import time
 from typing import Any, Final
 
-from dodona.core.domain.budgets import Budget, BudgetLimit, LimitSource, kind_of, resets_at
+from dodona.core.domain.budgets import Budget, BudgetLimit, kind_of, resets_at
 from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
+from dodona.metering import Ceilings, Meter
 from dodona.store import Store
 
 # The JSON fields of a group's name.
@@ -23,7 +24,7 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 class SpendingViews:
     """Usage of one user, or of all users (None). The caller checks the permission."""
 
-    def __init__(self, storage: Store, limits: LimitSource) -> None:
+    def __init__(self, storage: Store, limits: Meter | Ceilings) -> None:
         self._usage = storage.usage
         self._budgets = storage.budgets
         self._limits = limits

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dodona.agent.api import AgentApi
 from dodona.agent.question import Question
 from dodona.core.domain.projects import LOCAL_USER
+
+if TYPE_CHECKING:  # slow to import, and not needed with a gateway
+    from dodona.agent.api import AgentApi
 
 ChunkJson: TypeAlias = Mapping[str, Any]  # a chunk's body with its run_id and seq
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+import msgspec
 from starlette.responses import Response
 
 from dodona.gateway.http.operation import EVENT_STREAM, Operation, ResponseSpec
@@ -25,7 +26,7 @@ async def _encode_events(request: ApiRequest) -> AsyncGenerator[bytes]:
     async with request.api.events.subscribe(types=types, user_id=request.user_id) as events:
         yield b""  # sends the headers: from now on the client misses no event
         async for event in events:
-            body = event.as_json()
+            body = msgspec.to_builtins(event, enc_hook=str)
             yield b"data: %b\n\n" % encode_json(redactor.redact_all(body) if redactor else body)
 
 

@@ -115,7 +115,10 @@ _SEARCH_ENTRIES = Statement(
 
 
 class Threads:
-    """Implements `ThreadLogs` in the store. `redact` removes known secrets."""
+    """The threads of all users. Other users' threads are NotFound; invalid input is BadRequest.
+
+    `redact` removes known secrets.
+    """
 
     def __init__(self, database: Database, *, redact: Redact = str) -> None:
         self._database = database
@@ -130,6 +133,8 @@ class Threads:
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
     ) -> ThreadPage:
+        """Return a page of entries after an id; with `after=-1` the newest entries."""
+
         def read(tx: Transaction) -> ThreadPage:
             row = tx.fetch_one(
                 _SELECT_THREAD, thread_id=thread_id, user_id=user_id, project_id=project_id
@@ -150,6 +155,7 @@ class Threads:
     async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
+        """Return the best matches for a query among the entries of all threads of a project."""
         terms = thread_search.terms_of(query)
 
         def search(tx: Transaction) -> list[Row]:
@@ -166,6 +172,8 @@ class Threads:
         return _rank_hits(await self._database.read(search), time())[:limit] if terms else []
 
     async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
+        """List the threads, latest first."""
+
         def fetch(tx: Transaction) -> list[Row]:
             _check_project(tx, user_id, project_id)
             return tx.fetch_all(

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.projects.threads import Threads
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import build_source, format_entry
 
@@ -46,7 +46,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_seek."""
 
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)

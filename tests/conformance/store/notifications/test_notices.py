@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from time import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona.core.domain.conversations.conversation import (
     ClaimedRun,

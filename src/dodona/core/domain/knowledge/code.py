@@ -87,7 +87,7 @@ class IndexProgress:
 
 
 class Code(Protocol):
-    """One project's code."""
+    """One project's code: indexed, or none at all."""
 
     async def search(self, query: str, limit: int) -> list[CodeHit]: ...
 

@@ -80,6 +80,7 @@ class NoteMove:
     moved_at: float
 
 
+# One class in `tools` implements it: agent and gateway see tools as Protocols.
 class Notes(Protocol):
     """One project's vault."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 AUTHORS: Final = ("user", "claude", "oracle", "librarian")
 ENTRY_TYPES: Final = ("thought", "decision", "research", "insight")
@@ -65,25 +65,3 @@ class NewEntry:
     thread_id: int | None = None
     title: str = ""
     key: str | None = None
-
-
-class ThreadLogs(Protocol):
-    """The threads of all users. Other users' threads are NotFound; invalid input is BadRequest."""
-
-    async def push(self, entry: NewEntry) -> ThreadEntry: ...
-
-    async def read(
-        self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
-    ) -> ThreadPage:
-        """Return a page of entries after an id; with `after=-1` the newest entries."""
-        ...
-
-    async def search(
-        self, user_id: str, project_id: str, query: str, *, limit: int
-    ) -> list[EntryHit]:
-        """Return the best matches for a query among the entries of all threads of a project."""
-        ...
-
-    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
-        """List the threads, latest first."""
-        ...
