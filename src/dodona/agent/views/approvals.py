@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dodona.agent.run_context.approvals import ApprovalGate
-from dodona.agent.views.documents import iso
 from dodona.core.domain.approvals import Approval, Decision
 from dodona.store.notifications.approvals import Approvals
 
@@ -17,41 +14,24 @@ class ApprovalViews:
         self._approvals = approvals
         self._gate = gate
 
-    async def pending(self, user_id: str) -> list[dict[str, Any]]:
+    async def pending(self, user_id: str) -> list[Approval]:
         """Tool calls that wait for this user's approval, oldest first."""
-        return [_approval_json(each) for each in await self._approvals.pending(user_id)]
+        return await self._approvals.pending(user_id)
 
     async def decide(
         self, user_id: str, run_id: int, call_id: str, *, approved: bool, note: str = ""
-    ) -> dict[str, Any]:
+    ) -> Approval:
         """Approve or deny a call. The waiting run continues at once.
 
         The model's own call ID is accepted if only one pending call has it.
         """
         decision = Decision.APPROVED if approved else Decision.DENIED
         resolved_id = await self._resolve_call_id(user_id, run_id, call_id)
-        approval = await self._gate.decide(
+        return await self._gate.decide(
             user_id, run_id, resolved_id, decision=decision, by=user_id, note=note
         )
-        return _approval_json(approval)
 
     async def _resolve_call_id(self, user_id: str, run_id: int, call_id: str) -> str:
         pending = [a for a in await self._approvals.pending(user_id) if a.run_id == run_id]
         matches = [a.call_id for a in pending if a.call_id.rpartition("~")[0] == call_id]
         return matches[0] if len(matches) == 1 else call_id
-
-
-def _approval_json(approval: Approval) -> dict[str, Any]:
-    return {
-        "run_id": approval.run_id,
-        "call": approval.call_id,
-        "tool": approval.tool,
-        "arguments": dict(approval.arguments),
-        "reason": approval.reason,
-        "asked_at": iso(approval.asked_at),
-        "expires_at": iso(approval.expires_at),
-        "decision": approval.decision.value,
-        "decided_at": iso(approval.decided_at),
-        "decided_by": approval.decided_by,
-        "note": approval.note,
-    }

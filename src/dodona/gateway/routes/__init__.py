@@ -35,26 +35,13 @@ from dodona.gateway.routes import (
 )
 from dodona.gateway.state import GatewayState
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    *oracle.OPERATIONS,
-    *tree.OPERATIONS,
-    *runs.OPERATIONS,
-    *approvals.OPERATIONS,
-    *sessions.OPERATIONS,
-    *settings.OPERATIONS,
-    *projects.OPERATIONS,
-    *vault.OPERATIONS,
-    *threads.OPERATIONS,
-    *code.OPERATIONS,
-    *notifications.OPERATIONS,
-    *rules.OPERATIONS,
-    *usage.OPERATIONS,
-    *events.OPERATIONS,
-    *v1.OPERATIONS,
-    *audit.OPERATIONS,
-    *metrics.OPERATIONS,
-    *health.OPERATIONS,
-    *page.OPERATIONS,
+_MODULES: Final = (
+    *(oracle, tree, runs, approvals, sessions, settings, projects, vault, threads, code),
+    *(notifications, rules, usage, events, v1, audit, metrics, health, page),
+)
+
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(
+    operation for module in _MODULES for operation in module.routes.operations
 )
 
 

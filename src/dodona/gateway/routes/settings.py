@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
-
-from dodona.agent.turn_control.settings import ModelSettings
-from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
+from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
+
+routes = Routes()
 
 
-async def get_settings(request: ApiRequest) -> Response:
-    """Return the caller's settings."""
-    return json_response(await request.api.settings.get(request.user_id))
+@routes.get("/api/settings")
+async def get_settings(request: ApiRequest) -> ModelSettings:
+    """Retrieve your settings."""
+    return await request.api.settings.get(request.user_id)
 
 
-async def change_settings(request: ApiRequest) -> Response:
-    """Change some settings."""
-    values = await request.json()
-    return json_response(await request.api.settings.change(request.user_id, values))
+@routes.patch("/api/settings")
+async def change_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Update some settings."""
+    return await request.api.settings.change(request.user_id, body)
 
 
-async def replace_settings(request: ApiRequest) -> Response:
-    """Replace all settings; missing ones get their defaults."""
-    values = {**ModelSettings().as_dict(), **await request.json()}
-    return json_response(await request.api.settings.change(request.user_id, values))
-
-
-_SETTINGS_RESPONSE = {200: ResponseSpec("All settings.", "Settings")}
-_WRITE_ERRORS = (400, 408, 413, 415, 503)
-
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/settings",
-        operation_id="getSettings",
-        summary="Retrieve your settings.",
-        handler=get_settings,
-        responses=_SETTINGS_RESPONSE,
-        error_statuses=(400, 503),
-    ),
-    Operation(
-        method="PATCH",
-        path="/api/settings",
-        operation_id="changeSettings",
-        summary="Update some settings.",
-        handler=change_settings,
-        body_schema="SettingsChange",
-        responses=_SETTINGS_RESPONSE,
-        error_statuses=_WRITE_ERRORS,
-    ),
-    Operation(
-        method="PUT",
-        path="/api/settings",
-        operation_id="replaceSettings",
-        summary="Replace all settings. Missing ones get their defaults.",
-        handler=replace_settings,
-        body_schema="SettingsChange",
-        responses=_SETTINGS_RESPONSE,
-        error_statuses=_WRITE_ERRORS,
-    ),
-)
+@routes.put("/api/settings")
+async def replace_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Replace all settings. Missing ones get their defaults."""
+    return await request.api.settings.replace(request.user_id, body)
