@@ -53,7 +53,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize("given", FINE)
 def test_what_may_be_asked(given: dict[str, Any]) -> None:
     """What is None is left out; the rest is taken as it is."""
-    question = Question.read(given)
+    question = parse_document(Question, given)
 
     assert question.question == given["question"]
     assert question.project_id == "default"
@@ -63,7 +63,7 @@ def test_what_may_be_asked(given: dict[str, Any]) -> None:
 def test_what_may_not_be_asked(given: dict[str, Any], told: list[str]) -> None:
     """Every mistake is told, each in a sentence."""
     with pytest.raises(BadRequest) as raised:
-        Question.read(given)
+        parse_document(Question, given)
 
     assert [problem.message for problem in raised.value.problems()] == told
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from dodona.gateway.schemas import SCHEMAS
 from starlette.routing import WebSocketRoute
 
 from dodona.agent.question import Question
@@ -16,7 +17,6 @@ from dodona.core.errors import BadRequest, Cancelled, as_json
 from dodona.core.ports.tools import SourceReference
 from dodona.gateway import GatewaySettings, GatewayState, make_app
 from dodona.gateway.openapi import build_openapi
-from dodona.gateway.schemas import SCHEMAS
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 
@@ -127,7 +127,7 @@ def test_path_parameters_are_those_in_the_path() -> None:
 def test_the_schema_of_a_question_is_what_is_taken(question: dict[str, Any]) -> None:
     """It allows what `Question.read` reads, and no more."""
     try:
-        Question.read(question)
+        parse_document(Question, question)
     except BadRequest:
         assert not validator("Question").is_valid(question)
     else:
@@ -179,7 +179,7 @@ def test_every_chunk_has_its_schema(body: dict[str, Any]) -> None:
 def test_errors_have_their_schema() -> None:
     """Also several at once."""
     with pytest.raises(BadRequest) as caught:
-        Question.read({"question": "", "modle": 1})
+        parse_document(Question, {"question": "", "modle": 1})
     validator("Error").validate(as_json(caught.value))
 
 
