@@ -19,6 +19,8 @@ from dodona.core.errors import BadRequest, did_you_mean
 Schema: TypeAlias = dict[str, Any]
 SCHEMA_REF: Final = "#/components/schemas/{name}"
 
+_UNLIMITED: Final = 10**15  # a higher bound is technical: it is not mentioned
+
 D = TypeVar("D", bound=msgspec.Struct)
 
 
@@ -159,16 +161,15 @@ def describe(info: inspect.Type) -> str:
         return join_alternatives(choices)
     match info:
         case inspect.StrType(min_length=low, max_length=high):
-            size = _describe_range(low or None, high)
-            return f"a string of {size} characters" if size else "a string"
+            return _describe_text(low or None, high)
         case inspect.IntType(ge=low, le=high):
             return _describe_number("a whole number", low, high)
         case inspect.FloatType(ge=low, le=high):
             return _describe_number("a number", low, high)
         case inspect.BoolType():
             return "true or false"
-        case inspect.CollectionType(item_type=item):
-            return _describe_list(_unwrap(item))
+        case inspect.CollectionType():
+            return _describe_list(info)
         case inspect.UnionType(types=types):
             texts = [describe(each) for each in types if not isinstance(each, inspect.NoneType)]
             return f"{' or '.join(texts)}{', or null' if _accepts_null(info) else ''}"
@@ -193,19 +194,24 @@ def choices_of(info: inspect.Type) -> list[str]:
             return []
 
 
-def _describe_list(item: inspect.Type) -> str:
+def _describe_list(info: inspect.CollectionType) -> str:
+    item = _unwrap(info.item_type)
     if choices := choices_of(item):
         return f"a list with any of {', '.join(choices)}"
-    match item:
-        case inspect.StrType():
-            return "a list of strings"
-        case inspect.IntType():
-            return "a list of whole numbers"
-        case _:
-            return "a list of objects"
+    noun = "strings" if isinstance(item, inspect.StrType) else "objects"
+    size = _describe_range(info.min_length or None, info.max_length)
+    return f"a list of {size} {noun}" if size else f"a list of {noun}"
+
+
+def _describe_text(low: int | None, high: int | None) -> str:
+    if low == 1 and high is None:
+        return "a non-empty string"
+    size = _describe_range(low, high)
+    return f"a string of {size} characters" if size else "a string"
 
 
 def _describe_number(noun: str, low: float | None, high: float | None) -> str:
+    high = None if high is not None and high >= _UNLIMITED else high
     if low is not None and high is not None:
         return f"{noun} from {low:,} to {high:,}"
     return f"{noun} of {_describe_range(low, high)}" if (low, high) != (None, None) else noun
