@@ -76,8 +76,8 @@ async def _list_threads(host: RunContext, categories: set[ToolCategory]) -> str:
     if not threads:
         return ""
     hits = await logs.search(*scope, host.inputs.question.content, limit=MAX_THREADS)
-    relevant = dict.fromkeys(hit.entry.thread_id for hit in hits)
-    titles = {hit.entry.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
+    relevant = dict.fromkeys(hit.thread_id for hit in hits)
+    titles = {hit.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
     ordered = [*relevant, *(thread.id for thread in threads if thread.id not in relevant)]
     lines = [f"thread:{thread_id}  {titles[thread_id]}" for thread_id in ordered]
     return _format_listing(host, "Threads of the project:", lines)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.conversation.history import HistoryCache
-from dodona.agent.question import MAX_QUESTION_CHARS, OracleAnswer, Question
+from dodona.agent.question import MAX_QUESTION_CHARS, Question
 from dodona.agent.run.engine import LocalEngine
 from dodona.agent.run.replay import load_answer, load_stored_run
 from dodona.agent.run_context.deps import RunDeps
+from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.conversation import NewMessage, RunRequest, RunStatus

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -116,7 +116,7 @@ class SubagentSnapshot:
             tree=self.tree,
             system_prompt=SystemText(text),
             tools=self.tools,
-            limits=replace(limits, max_iterations=self.max_turns),
+            limits=msgspec.structs.replace(limits, max_iterations=self.max_turns),
             model=self.model,
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(counter, text, self.tools, self.model),
@@ -189,7 +189,7 @@ class SnapshotBuilder:
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
-            model_settings = ModelSettings.read(settings)
+            model_settings = msgspec.convert(settings, ModelSettings)
             prompt, *subagent_prompts = prompts
             record = SnapshotRecord(
                 tree=_tree_source(tree),
@@ -290,7 +290,7 @@ class SnapshotBuilder:
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
-        settings = ModelSettings.read(record.settings)
+        settings = msgspec.convert(record.settings, ModelSettings)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             name=ORACLE_NAME,

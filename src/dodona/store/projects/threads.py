@@ -22,6 +22,7 @@ from dodona.core.domain.knowledge.threads import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.core.json_document import Timestamp
 from dodona.store.db import thread_search
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import (
@@ -147,8 +148,8 @@ class Threads:
                 rows = tx.fetch_all(
                     _SELECT_ENTRIES_AFTER, thread_id=thread_id, after=after, limit=limit
                 )
-            thread = ThreadSummary(*row)
-            return ThreadPage(thread, tuple(ThreadEntry(*each) for each in rows), thread.entries)
+            thread = _thread_from_row(row)
+            return ThreadPage(thread, tuple(map(_entry_from_row, rows)), thread.entries)
 
         return await self._database.read(read)
 
@@ -180,7 +181,7 @@ class Threads:
                 _SELECT_THREADS, user_id=user_id, project_id=project_id, limit=limit
             )
 
-        return [ThreadSummary(*row) for row in await self._database.read(fetch)]
+        return [_thread_from_row(row) for row in await self._database.read(fetch)]
 
 
 def _check_entry(entry: NewEntry, title: str) -> None:
@@ -222,7 +223,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
         tx.lock_name(f"thread entry {entry.user_id} {entry.project_id} {entry.key}")
         existing = tx.fetch_one(_SELECT_ENTRY_BY_KEY, key=entry.key, **project_key)
         if existing is not None:
-            return ThreadEntry(*existing)
+            return _entry_from_row(existing)
     thread_id, thread_title = _lock_thread(tx, entry, title)
     now = time()
     entry_id = tx.insert(
@@ -238,7 +239,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
     tx.execute(_UPDATE_THREAD_TIME, thread_id=thread_id, now=now)
     row = tx.fetch_one(_SELECT_ENTRY, id=entry_id)
     assert row is not None
-    return ThreadEntry(*row)
+    return _entry_from_row(row)
 
 
 def _lock_thread(tx: Transaction, entry: NewEntry, title: str) -> Row:
@@ -276,16 +277,26 @@ def _rank_hits(rows: list[Row], now: float) -> list[EntryHit]:
     """
     best = max((row[-1] for row in rows), default=0.0) or 1.0
     hits = [_score_hit(row, best, now) for row in rows]
-    return sorted(hits, key=lambda hit: (-hit.score, -hit.entry.id))
+    return sorted(hits, key=lambda hit: (-hit.score, -hit.id))
 
 
 def _score_hit(row: Row, best: float, now: float) -> EntryHit:
-    *values, title, relevance = row
-    entry = ThreadEntry(*values)
-    days = max(0.0, now - entry.created_at) / 86_400
+    id_, thread_id, author, entry_type, content, created_at, title, relevance = row
+    days = max(0.0, now - created_at) / 86_400
     recency = 0.5 ** (days / RECENCY_HALF_LIFE_DAYS)
     score = relevance / best * (1 - RECENCY_WEIGHT + RECENCY_WEIGHT * recency)
-    return EntryHit(entry, title, score)
+    at = Timestamp(created_at)
+    return EntryHit(id_, thread_id, author, entry_type, content, at, title, score)
+
+
+def _thread_from_row(row: Row) -> ThreadSummary:
+    id_, title, entries, created_at, updated_at = row
+    return ThreadSummary(id_, title, entries, Timestamp(created_at), Timestamp(updated_at))
+
+
+def _entry_from_row(row: Row) -> ThreadEntry:
+    id_, thread_id, author, entry_type, content, created_at = row
+    return ThreadEntry(id_, thread_id, author, entry_type, content, Timestamp(created_at))
 
 
 def _thread_not_found(thread_id: int) -> NotFound:

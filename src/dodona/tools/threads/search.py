@@ -55,11 +55,11 @@ def add(registry: ToolRegistry, logs: Threads) -> None:
         hits = await logs.search(context.user_id, context.project_id, query, limit=limit)
         if not hits:
             return ToolOutput("Nothing found.")
-        excerpts = [build_excerpt(hit.entry.content, query) for hit in hits]
+        excerpts = [build_excerpt(hit.content, query) for hit in hits]
         pairs = list(zip(hits, excerpts, strict=True))
         return ToolOutput(
-            "\n\n".join(format_entry(hit.entry, hit.title, text) for hit, text in pairs),
-            tuple(build_source(hit.entry, hit.title, text) for hit, text in pairs),
+            "\n\n".join(format_entry(hit, hit.title, text) for hit, text in pairs),
+            tuple(build_source(hit, hit.title, text) for hit, text in pairs),
             scores=tuple(hit.score for hit in hits),
         )
 
