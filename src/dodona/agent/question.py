@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Self, cast
 
+import msgspec
+
+from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, NotFound, did_you_mean
 from dodona.core.ports.tools import ToolCategory
@@ -65,9 +68,24 @@ class Question:
             values["sources"] = tuple(values["sources"])
         return cls(**values)
 
-    @property
-    def parent_run_id(self) -> int | None:
-        """The run that the question continues from; None for the head of the conversation."""
+    def to_request(self, user_id: str) -> RunRequest:
+        """Return the request that `Oracle.submit` accepts."""
+        return RunRequest(
+            user_id=user_id,
+            project_id=self.project_id,
+            question=self.question,
+            options=RunOptions(
+                model=self.model,
+                max_tokens=self.max_tokens,
+                sources=self.sources,
+                thinking=self.thinking,
+            ),
+            parent_id=self._parent_id(),
+            new_conversation=self.new,
+        )
+
+    def _parent_id(self) -> int | None:
+        """Return the run that the question continues from; None for the head."""
         if self.context_id is None:
             return None
         match = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
@@ -77,16 +95,6 @@ class Question:
                 hint="Use the context_id of an earlier answer, or omit it.",
             )
         return int(match[1])
-
-    def options(self) -> dict[str, Any]:
-        """Options of the request that are set; they are stored with the question."""
-        options = {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "sources": None if self.sources is None else list(self.sources),
-            "thinking": self.thinking,
-        }
-        return {name: value for name, value in options.items() if value is not None}
 
 
 def _field_problem(name: str, value: Any) -> str:
@@ -118,8 +126,7 @@ def _sources_problem(value: Any) -> str:
     return f"sources must be a list with any of {', '.join(SOURCES)}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OracleAnswer:
+class OracleAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a run, with its sources, tool calls and token counts."""
 
     answer: str
@@ -133,14 +140,4 @@ class OracleAnswer:
     context_tokens_remaining: int
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "answer": self.answer,
-            "sources": list(self.sources),
-            "citations": list(self.citations),
-            "tool_calls": list(self.tool_calls),
-            "tokens_used": self.tokens_used,
-            "model_used": self.model_used,
-            "context_id": self.context_id,
-            "run_id": self.run_id,
-            "context_tokens_remaining": self.context_tokens_remaining,
-        }
+        return msgspec.structs.asdict(self)

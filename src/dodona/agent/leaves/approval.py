@@ -139,7 +139,7 @@ async def _request_decision(
     return await host.deps.storage.approvals.request(
         host.user_id,
         NewApproval(
-            run_id=host.claim.run_id,
+            run_id=host.run_id,
             call_id=f"{call.id}~{suffix}",
             tool=call.name,
             arguments=parse_arguments(call.arguments),
@@ -164,7 +164,7 @@ async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     # Makes the approval chunk visible to other processes, and after a crash.
     await host.journal.flush()
     storage = host.deps.storage
-    approval = await storage.approvals.get(host.user_id, host.claim.run_id, record["approval"])
+    approval = await storage.approvals.get(host.user_id, host.run_id, record["approval"])
     approval = await host.deps.approvals.wait_for_decision(host.user_id, approval, step)
     waited = max(0.0, (approval.decided_at or time()) - approval.asked_at)
     if approval.decision is Decision.APPROVED:

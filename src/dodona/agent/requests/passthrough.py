@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE
-from dodona.agent.model_calls import CallOutsideRun, call_outside_run
+from dodona.agent.model_calls import ModelCall, call_outside_run
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.budgets import BillingScope
 from dodona.core.messages import AssistantText, Message, SystemText
 from dodona.core.ports.model import ChosenModel, ModelEvent, ModelRequest
 
@@ -49,9 +50,12 @@ class ModelPassthrough:
 
         Closing the generator cancels the model call; the usage so far is billed.
         """
-        call = await self._build_call(user_id, passthrough)
+        call = await self._build_call(passthrough)
+        scope = BillingScope(
+            user_id=user_id, agent_id=passthrough.agent.id, session_key=passthrough.session_key
+        )
         events: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        task = asyncio.create_task(call_outside_run(self._deps, call, events.put_nowait))
+        task = asyncio.create_task(call_outside_run(self._deps, scope, call, events.put_nowait))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -61,7 +65,7 @@ class ModelPassthrough:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _build_call(self, user_id: str, passthrough: PassthroughRequest) -> CallOutsideRun:
+    async def _build_call(self, passthrough: PassthroughRequest) -> ModelCall:
         agent, client_request = passthrough.agent, passthrough.request
         chosen = await self._deps.models.choose(passthrough.model, agent=agent.id)
         request = replace(
@@ -75,10 +79,7 @@ class ModelPassthrough:
             ),
             cache_key=passthrough.session_key,
         )
-        return CallOutsideRun(
-            user_id=user_id,
-            agent_id=agent.id,
-            session_key=passthrough.session_key,
+        return ModelCall(
             step_key=STEP_KEY,
             chosen_model=chosen,
             request=request,

@@ -29,7 +29,7 @@ async def ask(request: ApiRequest) -> Response:
     """Wait for the complete answer. The run continues if the client disconnects."""
     question = Question.read(await request.json())
     oracle, user_id = request.api.oracle, request.user_id
-    run_id = await oracle.ask(user_id, question)
+    run_id = await oracle.submit(question.to_request(user_id))
 
     async def wait_for_answer() -> Response:
         answer = await oracle.answer(user_id, run_id)
@@ -52,7 +52,7 @@ async def ask(request: ApiRequest) -> Response:
 async def ask_and_stream(request: ApiRequest) -> Response:
     """Stream the answer. An invalid question is answered with an error before the stream starts."""
     question = Question.read(await request.json())
-    run_id = await request.api.oracle.ask(request.user_id, question)
+    run_id = await request.api.oracle.submit(question.to_request(request.user_id))
     batches = request.api.oracle.stream_chunks(request.user_id, run_id)
     return request.stream(
         encode_batches(batches, start_immediately=True), {RUN_ID_HEADER: str(run_id)}
