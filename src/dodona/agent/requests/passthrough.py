@@ -26,13 +26,10 @@ _SCHEMA_CHARS_PER_TOKEN: Final = 3  # an estimate for JSON schemas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassthroughRequest:
-    """A request to an agent's model, or to `model` if it is set.
-
-    `session_key` is the session whose budget the call uses.
-    """
+    """A request to an agent's model, or to `model` if it is set; `scope` pays for it."""
 
     agent: AgentDef
-    session_key: str
+    scope: BillingScope
     request: ModelRequest
     model: str = ""
 
@@ -43,19 +40,16 @@ class ModelPassthrough:
     def __init__(self, deps: RunDeps) -> None:
         self._deps = deps
 
-    async def stream(
-        self, user_id: str, passthrough: PassthroughRequest
-    ) -> AsyncGenerator[ModelEvent]:
+    async def stream(self, passthrough: PassthroughRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the events of the response; the last is `Done`.
 
         Closing the generator cancels the model call; the usage so far is billed.
         """
         call = await self._build_call(passthrough)
-        scope = BillingScope(
-            user_id=user_id, agent_id=passthrough.agent.id, session_key=passthrough.session_key
-        )
         events: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        task = asyncio.create_task(call_outside_run(self._deps, scope, call, events.put_nowait))
+        task = asyncio.create_task(
+            call_outside_run(self._deps, passthrough.scope, call, events.put_nowait)
+        )
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -77,7 +71,7 @@ class ModelPassthrough:
                 if client_request.temperature is None
                 else client_request.temperature
             ),
-            cache_key=passthrough.session_key,
+            cache_key=passthrough.scope.session_key or "",
         )
         return ModelCall(
             step_key=STEP_KEY,

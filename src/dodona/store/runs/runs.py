@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from time import time
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Integer, bindparam, func, or_, select, update
 
@@ -19,7 +19,6 @@ from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
-    NewMessage,
     QueuedRun,
     RunNode,
     RunOverview,
@@ -32,10 +31,8 @@ from dodona.core.domain.projects import Project
 from dodona.core.errors import NotFound, RunFenced
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import check_token_budget
-from dodona.store.conversations.conversations import HEAD
 from dodona.store.conversations.messages import (
     MESSAGE_COLUMNS,
-    add_messages,
     check_messages,
     message_from_row,
     read_question,
@@ -44,9 +41,7 @@ from dodona.store.conversations.messages import (
 from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
-    find_conversation,
     find_node,
-    find_parent,
     node_from_row,
 )
 from dodona.store.conversations.window import (
@@ -64,7 +59,7 @@ from dodona.store.runs.lanes import (
     load_window_start,
     placeholder_context,
 )
-from dodona.store.runs.submit import INSERT_QUEUED, build_question, read_options, submit_run
+from dodona.store.runs.submit import build_question, read_options, submit_run
 from dodona.store.schema import (
     IS_OPEN,
     IS_QUEUED,
@@ -114,7 +109,6 @@ _CLAIM = statement(
     .returning(runs.c.attempt)
 )
 _LOCK_CLAIMED = statement(select(runs.c.id).where(*IS_CLAIMED).with_for_update())
-_UPDATE_WAITING = statement(update(runs).where(*IS_CLAIMED).values(status="waiting", owner=None))
 _REQUEST_CANCEL = statement(
     update(runs)
     .where(_BY_ID, IS_OPEN)
@@ -178,45 +172,6 @@ class Runs:
         self._redact = redact
         self._claimed: set[int] = set()  # by this process; those of others are in the database
 
-    async def accept(
-        self,
-        user_id: str,
-        conversation_id: int,
-        message: NewMessage,
-        *,
-        parent: int | Literal["head"] = HEAD,
-        session_key: str | None = None,
-        origin: str = "user",
-    ) -> RunNode:
-        """Accept a message: from now on it will be answered, even if the process crashes.
-
-        It continues from the head at the time when it is claimed, or from a given node.
-        """
-        check_messages([message])
-        message = redact_message(message, self._redact)
-        now = time()
-
-        def accept(tx: Transaction) -> RunNode:
-            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
-            if parent != HEAD:
-                find_parent(tx, conversation, parent)
-            run_id = tx.insert(
-                INSERT_QUEUED,
-                conversation_id=conversation_id,
-                user_id=user_id,
-                parent_id=None if parent == HEAD else parent,
-                follows_head=parent == HEAD,
-                session_key=session_key,
-                origin=origin,
-                tokens=message.token_count,
-                created_at=now,
-            )
-            keys = {"conversation_id": conversation_id, "run_id": run_id}
-            add_messages(tx, [message], **keys, first=0, now=now)
-            return find_node(tx, user_id, run_id)
-
-        return await self._database.write(accept)
-
     async def submit(self, request: RunRequest) -> ClaimedRun | QueuedRun:
         """Submit a question; this process drives it if its lane is free."""
         question = build_question(request)
@@ -233,20 +188,15 @@ class Runs:
         return await self._submit_or_release_claim(submit)
 
     async def claim_next(
-        self,
-        conversation_id: int,
-        *,
-        wake_run_id: int | None = None,
-        token_budget: int = DEFAULT_TOKEN_BUDGET,
+        self, conversation_id: int, *, token_budget: int = DEFAULT_TOKEN_BUDGET
     ) -> ClaimedRun | RunNode | None:
         """Claim the next run of a lane for this process; None if no run is queued.
 
         Returns the run that occupies the lane if that cannot be claimed. A run whose process died
-        comes first, then the oldest queued one. A waiting run is claimed only with its id as
-        `wake_run_id`. `token_budget` is that of sessions.
+        comes first, then the oldest queued one. `token_budget` is that of sessions.
         """
         return await self._submit_or_release_claim(
-            lambda tx: self._claim_next(tx, conversation_id, wake_run_id, token_budget=token_budget)
+            lambda tx: self._claim_next(tx, conversation_id, token_budget=token_budget)
         )
 
     async def _submit_or_release_claim(self, operation: StoreOperation[_Got]) -> _Got:
@@ -267,7 +217,7 @@ class Runs:
         log_orphaned(result, error)
 
     def _claim_next(
-        self, tx: Transaction, conversation_id: int, wake_run_id: int | None, *, token_budget: int
+        self, tx: Transaction, conversation_id: int, *, token_budget: int
     ) -> ClaimedRun | RunNode | None:
         lane = tx.fetch_one(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
@@ -276,7 +226,7 @@ class Runs:
         if row is None:
             return None
         node, follows_head, conversation = node_from_row(row[:-1]), row[-1], Conversation(*lane)
-        if self._is_busy(tx, node, wake_run_id):
+        if self._is_driven(tx, node):
             return node
         is_next = follows_head and not node.attempt
         parent_id = conversation.head_id if is_next else node.parent_id
@@ -294,10 +244,8 @@ class Runs:
         self._claimed.add(node.id)
         return claimed
 
-    def _is_busy(self, tx: Transaction, node: RunNode, wake_run_id: int | None) -> bool:
-        """Whether the first open run of a lane cannot be claimed."""
-        if node.status is RunStatus.WAITING and node.id != wake_run_id:
-            return True
+    def _is_driven(self, tx: Transaction, node: RunNode) -> bool:
+        """Whether a live process drives a run, so that it cannot be claimed."""
         owners, owner = self._database.owners, node.owner
         if owner == owners.current:
             return node.id in self._claimed
@@ -312,18 +260,11 @@ class Runs:
 
         def lanes(tx: Transaction) -> list[int]:
             nodes = [node_from_row(row) for row in tx.fetch_all(_SELECT_OPEN)]
-            blocked = {n.conversation_id for n in nodes if self._is_busy(tx, n, None)}
+            blocked = {n.conversation_id for n in nodes if self._is_driven(tx, n)}
             return sorted({node.conversation_id for node in nodes} - blocked)
 
         # On PostgreSQL, checking an owner takes a lock briefly, which readers may not do.
         return await self._database.write(lanes)
-
-    async def mark_waiting(self, claim: Claim) -> None:
-        """Release the run while a person decides on an approval; it keeps its lane."""
-        await self._database.write(
-            lambda tx: raise_if_fenced(claim, tx.execute(_UPDATE_WAITING, **claim_values(claim)))
-        )
-        self._claimed.discard(claim.run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Request the cancellation of a run, durably. A queued run has ended when this returns."""

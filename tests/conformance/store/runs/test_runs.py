@@ -21,6 +21,7 @@ from dodona.core.ports.journal import Effect, StepStart
 from dodona.store import BudgetLine, BudgetUnit, Store, reserve
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
+    accept,
     answer,
     asked,
     claimed,
@@ -51,7 +52,7 @@ async def taken_over(store: Store, talk: Conversation, claim: Claim) -> Claim:
 
 async def test_a_run_from_its_arrival_to_its_end(store: Store, talk: Conversation) -> None:
     """Queued with its question, running with an owner, ended as the head with its answer."""
-    node = await store.runs.accept("ada", talk.id, said("why?"), session_key="oracle:web:ada:1")
+    node = await accept(store, "ada", talk.id, said("why?"), session_key="oracle:web:ada:1")
     assert (node.status, node.attempt, node.owner) == (RunStatus.QUEUED, 0, None)
     assert (node.tokens, node.session_key, node.started_at) == (10, "oracle:web:ada:1", None)
     assert await head_of(store, talk) is None
@@ -140,7 +141,7 @@ async def test_numbers_in_metadata_are_the_same_everywhere(
 async def test_a_lane_is_first_in_first_out(store: Store, talk: Conversation) -> None:
     """Runs are claimed in the order in which they were accepted, each after the one before."""
     accepted = await asyncio.gather(
-        *(store.runs.accept("ada", talk.id, said(str(n))) for n in range(12))
+        *(accept(store, "ada", talk.id, said(str(n))) for n in range(12))
     )
     order: list[int] = []
     while (claim := await next_of(store, talk.id)) is not None:
@@ -157,7 +158,7 @@ async def test_a_busy_lane_tells_who_holds_it(
 ) -> None:
     """The run and its owner, whoever asks."""
     claim = await asked(store, talk)
-    await store.runs.accept("ada", talk.id, said("next"))
+    await accept(store, "ada", talk.id, said("next"))
     for each in (store, second):
         busy = await next_of(each, talk.id)
         assert isinstance(busy, RunNode)
@@ -169,8 +170,8 @@ async def test_claims_at_once_have_one_winner(
     store: Store, second: Store, talk: Conversation
 ) -> None:
     """However many ask, in one process and in another, one gets the run and the rest are told."""
-    node = await store.runs.accept("ada", talk.id, said("?"))
-    await store.runs.accept("ada", talk.id, said("next"))
+    node = await accept(store, "ada", talk.id, said("?"))
+    await accept(store, "ada", talk.id, said("next"))
     found = await asyncio.gather(
         *(next_of(each, talk.id) for _ in range(10) for each in (store, second))
     )
@@ -183,7 +184,7 @@ async def test_many_workers_drive_each_run_once(
     store: Store, second: Store, talk: Conversation
 ) -> None:
     """Two processes, eight workers, twenty runs: one at a time, each once, in one chain."""
-    await asyncio.gather(*(store.runs.accept("ada", talk.id, said(str(n))) for n in range(20)))
+    await asyncio.gather(*(accept(store, "ada", talk.id, said(str(n))) for n in range(20)))
     driven: list[tuple[int, int]] = []
     at_once = most = 0
 
@@ -214,41 +215,6 @@ async def test_lanes_do_not_wait_for_each_other(store: Store, second: Store) -> 
     assert len({claim.run_id for claim in claims}) == 5
 
 
-# -- waiting ---------------------------------------------------------------------------------------
-
-
-async def test_a_waiting_run_keeps_its_lane(
-    store: Store, second: Store, talk: Conversation
-) -> None:
-    """While a person is asked, nothing else runs there; whoever wakes it drives it on."""
-    claim = await asked(store, talk)
-    later = await store.runs.accept("ada", talk.id, said("next"))
-    await store.runs.mark_waiting(claim)
-    for each, waking in ((store, None), (second, later.id)):
-        busy = await next_of(each, talk.id, waking=waking)
-        assert isinstance(busy, RunNode)
-        assert (busy.id, busy.status, busy.owner) == (claim.run_id, RunStatus.WAITING, None)
-
-    woken = await next_of(second, talk.id, waking=claim.run_id)
-    assert isinstance(woken, Claim)
-    assert (woken.run_id, woken.attempt, woken.is_resumed) == (claim.run_id, 2, True)
-    with pytest.raises(RunFenced):
-        await ended(store, claim, DONE, answer())
-    assert await ended(second, woken, DONE, answer())
-    assert (await claimed(store, talk)).run_id == later.id
-
-
-async def test_a_run_is_woken_once(store: Store, second: Store, talk: Conversation) -> None:
-    """An approval that arrives many times at once has one effect."""
-    claim = await asked(store, talk)
-    await store.runs.mark_waiting(claim)
-    found = await asyncio.gather(
-        *(next_of(each, talk.id, waking=claim.run_id) for _ in range(6) for each in (store, second))
-    )
-    woken = [one for one in found if isinstance(one, Claim)]
-    assert [(one.run_id, one.attempt) for one in woken] == [(claim.run_id, 2)]
-
-
 # -- attempts and zombies --------------------------------------------------------------------------
 
 
@@ -256,7 +222,7 @@ async def test_each_claim_raises_the_attempt(store: Store, talk: Conversation) -
     """A run that was given up is claimed again before any that is queued."""
     claim = await asked(store, talk)
     started = (await store.runs.get("ada", claim.run_id)).started_at
-    await store.runs.accept("ada", talk.id, said("next"))
+    await accept(store, "ada", talk.id, said("next"))
     for attempt in (2, 3, 4):
         claim = await taken_over(store, talk, claim)
         assert (claim.attempt, claim.is_resumed) == (attempt, True)
@@ -290,7 +256,6 @@ WRITES: dict[str, Write] = {
     "finish": lambda store, claim: ended(store, claim, DONE, answer()),
     "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error={"code": "x"}),
     "pin": _pins,
-    "wait": lambda store, claim: store.runs.mark_waiting(claim),
     "flush": _flushes,
     "commit": _commits,
 }
@@ -345,8 +310,8 @@ async def test_a_run_ends_once(store: Store, talk: Conversation) -> None:
 async def test_cancelling_a_queued_run_ends_it(store: Store, talk: Conversation) -> None:
     """It has its place after what was the head by then, and is not driven."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
-    node = await store.runs.accept("ada", talk.id, said("never mind"))
-    later = await store.runs.accept("ada", talk.id, said("but this"))
+    node = await accept(store, "ada", talk.id, said("never mind"))
+    later = await accept(store, "ada", talk.id, said("but this"))
     assert await store.runs.cancel("ada", node.id) is RunStatus.CANCELLED
     assert await store.runs.cancel("ada", node.id) is RunStatus.CANCELLED
     cancelled = await store.runs.get("ada", node.id)
@@ -373,19 +338,6 @@ async def test_cancelling_a_running_run_is_durable_before_it_is_obeyed(
     assert await ended(store, claim, RunStatus.CANCELLED, answer("half an ans"))
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.CANCELLED
     assert await head_of(store, talk) == claim.run_id
-
-
-async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
-    store: Store, talk: Conversation
-) -> None:
-    """It holds its lane until then."""
-    claim = await asked(store, talk)
-    await store.runs.mark_waiting(claim)
-    assert await store.runs.cancel("ada", claim.run_id) is RunStatus.WAITING
-    assert isinstance(await next_of(store, talk.id), RunNode)
-    woken = await next_of(store, talk.id, waking=claim.run_id)
-    assert isinstance(woken, Claim)
-    assert woken.cancel_requested
 
 
 async def test_cancelling_what_has_ended_changes_nothing(store: Store, talk: Conversation) -> None:
@@ -465,7 +417,7 @@ async def test_a_run_follows_the_head_of_the_moment_it_begins(
     store: Store, talk: Conversation
 ) -> None:
     """Not the one of the moment it was accepted."""
-    node = await store.runs.accept("ada", talk.id, said("?"))
+    node = await accept(store, "ada", talk.id, said("?"))
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     claim = await claimed(store, talk)
     assert claim.run_id == node.id
@@ -495,11 +447,11 @@ async def test_a_run_after_an_older_node_is_a_branch(store: Store, talk: Convers
     """The head moves only when it is the run's parent."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     last = await store.conversations.append("ada", talk.id, exchange("b"))
-    branch = await store.runs.accept("ada", talk.id, said("else?"), parent=first)
+    branch = await accept(store, "ada", talk.id, said("else?"), parent=first)
     assert not await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == last
     assert (await store.runs.get("ada", branch.id)).parent_id == first
-    after = await store.runs.accept("ada", talk.id, said("and?"), parent=last)
+    after = await accept(store, "ada", talk.id, said("and?"), parent=last)
     assert await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == after.id
 
@@ -509,7 +461,7 @@ async def test_nothing_follows_a_run_that_has_not_ended(store: Store, talk: Conv
     claim = await asked(store, talk)
     run = claim.run_id
     attempts = [
-        store.runs.accept("ada", talk.id, said("?"), parent=run),
+        accept(store, "ada", talk.id, said("?"), parent=run),
         store.conversations.append("ada", talk.id, exchange("?"), parent=run),
         store.conversations.move_head("ada", talk.id, expected=None, to=run),
         store.conversations.load_window("ada", talk.id, budget=10, from_id=run),
@@ -534,16 +486,15 @@ async def test_the_parent_of_a_run_is_not_pruned_under_it(store: Store, talk: Co
 
 
 async def test_open_lanes(store: Store, second: Store) -> None:
-    """Those in which something can be claimed: not those that are driven or that wait."""
+    """Those in which something can be claimed: not those that are driven."""
     talks = {
         name: await store.conversations.create("ada", title=name)
-        for name in ("empty", "queued", "ended", "mine", "another's", "waiting", "given up")
+        for name in ("empty", "queued", "ended", "mine", "another's", "given up")
     }
-    await store.runs.accept("ada", talks["queued"].id, said("?"))
+    await accept(store, "ada", talks["queued"].id, said("?"))
     await ended(store, await asked(store, talks["ended"]), DONE, answer())
     await asked(store, talks["mine"])
-    await store.runs.accept("ada", talks["mine"].id, said("next"))
+    await accept(store, "ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
-    await store.runs.mark_waiting(await asked(store, talks["waiting"]))
     store.runs.release_claim(await asked(store, talks["given up"]))
     assert await store.runs.claimable_lanes() == [talks["queued"].id, talks["given up"].id]

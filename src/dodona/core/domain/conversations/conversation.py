@@ -19,7 +19,7 @@ MAX_QUEUED: Final = 1_000  # messages queued in a lane, from all senders
 
 
 class RunStatus(Enum):
-    """QUEUED waits for its lane; WAITING keeps the lane while a person decides on an approval."""
+    """QUEUED waits for its lane; WAITING is shown for a running run that needs an approval."""
 
     QUEUED = "queued"
     RUNNING = "running"
