@@ -31,7 +31,6 @@ from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store
-from tests.conformance.store.saying import accept
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 # A dollar, two and ten for a thousand tokens.
@@ -85,7 +84,7 @@ class Drive:
 
 async def driven(store: Store) -> Drive:
     talk = await store.conversations.create("ada")
-    await accept(store, "ada", talk.id, NewMessage("user", "?", 1))
+    await store.runs.accept("ada", talk.id, NewMessage("user", "?", 1))
     found = await store.runs.claim_next(talk.id)
     assert isinstance(found, ClaimedRun)
     return Drive(store, found, await store.journals.open(found))

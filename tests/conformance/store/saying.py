@@ -20,11 +20,8 @@ from dodona.core.domain.conversations.conversation import (
     RunStatus,
 )
 from dodona.store import Store
-from dodona.store.conversations.messages import add_messages
-from dodona.store.conversations.nodes import find_conversation, find_node, find_parent
-from dodona.store.db.database import StoreOperation, Transaction
+from dodona.store.db.database import StoreOperation
 from dodona.store.db.statements import statement
-from dodona.store.runs.submit import INSERT_QUEUED
 
 
 def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:
@@ -48,40 +45,6 @@ def exchange(text: str, tokens: int = 10) -> list[NewMessage]:
 
 def answer(text: str = "so be it", tokens: int = 5) -> list[NewMessage]:
     return [said(text, role="assistant", tokens=tokens)]
-
-
-async def accept(
-    store: Store,
-    user_id: str,
-    conversation_id: int,
-    message: NewMessage,
-    *,
-    parent: int | None = None,
-    session_key: str | None = None,
-) -> RunNode:
-    """A queued run in any conversation: after a node, or after the head when it is claimed."""
-    now = time()
-
-    def insert(tx: Transaction) -> RunNode:
-        conversation = find_conversation(tx, user_id, conversation_id, lock=True)
-        if parent is not None:
-            find_parent(tx, conversation, parent)
-        run_id = tx.insert(
-            INSERT_QUEUED,
-            conversation_id=conversation_id,
-            user_id=user_id,
-            parent_id=parent,
-            follows_head=parent is None,
-            session_key=session_key,
-            origin="user",
-            tokens=message.token_count,
-            created_at=now,
-        )
-        keys = {"conversation_id": conversation_id, "run_id": run_id}
-        add_messages(tx, [message], **keys, first=0, now=now)
-        return find_node(tx, user_id, run_id)
-
-    return await store.database.write(insert)
 
 
 async def next_of(store: Store, conversation_id: int) -> ClaimedRun | RunNode | None:
@@ -115,7 +78,7 @@ async def claimed(store: Store, talk: Conversation) -> Claim:
 
 async def asked(store: Store, talk: Conversation, text: str = "?") -> Claim:
     """A run that has just been accepted and claimed."""
-    node = await accept(store, talk.user_id, talk.id, said(text))
+    node = await store.runs.accept(talk.user_id, talk.id, said(text))
     claim = await claimed(store, talk)
     assert claim.run_id == node.id
     return claim

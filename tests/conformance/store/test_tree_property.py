@@ -15,7 +15,7 @@ from dodona.core.errors import BadRequest, NotFound, RunFenced
 from dodona.store import Store
 from dodona.store.schema import conversations, messages, runs
 from tests.conformance.conftest import COMPLETE
-from tests.conformance.store.saying import accept, answer, ended, exchange, next_of, rows_of, said
+from tests.conformance.store.saying import answer, ended, exchange, next_of, rows_of, said
 
 ENDED = ("succeeded", "failed", "cancelled")
 HOLDS = ("running", "waiting")
@@ -63,7 +63,7 @@ async def prune(world: World, store: Store, number: int) -> None:
 
 async def accept_run(world: World, store: Store, number: int) -> None:
     parent = world.node(number) if number % 2 else None
-    node = await accept(store, "ada", world.talk.id, said("?"), parent=parent)
+    node = await store.runs.accept("ada", world.talk.id, said("?"), parent=parent)
     world.nodes.append(node.id)
 
 

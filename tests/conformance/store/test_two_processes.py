@@ -26,7 +26,6 @@ from dodona.store.db import postgres, writer
 from dodona.store.db.owners import describe_owner
 from dodona.store.schema import reservations
 from tests.conformance.store.saying import (
-    accept,
     all_nodes,
     answer,
     asked,
@@ -43,7 +42,7 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     store: Store, talk: Conversation, url: str, workers: Workers
 ) -> None:
     """While it lives the lane is busy; what its call may have cost counts in full."""
-    node = await accept(store, "ada", talk.id, said("?"))
+    node = await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, talk.id)
     ((run_id, attempt, owner),) = await told(worker)
     assert (run_id, attempt) == (node.id, 1)
@@ -82,7 +81,7 @@ async def test_a_process_that_closes_the_store_lets_its_runs_go(
     store: Store, talk: Conversation, url: str, workers: Workers
 ) -> None:
     """Also one that ends without having ended them."""
-    await accept(store, "ada", talk.id, said("?"))
+    await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, talk.id)
     await told(worker)
     assert isinstance(await next_of(store, talk.id), RunNode)
@@ -97,7 +96,7 @@ async def test_all_lanes_of_a_dead_process_can_be_claimed_at_once(
     """Whoever looks whether it lives must not be taken for it."""
     talks = [await store.conversations.create("ada") for _ in range(12)]
     for talk in talks:
-        await accept(store, "ada", talk.id, said("?"))
+        await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, *(talk.id for talk in talks))
     await told(worker)
     worker.kill()

@@ -19,6 +19,7 @@ from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
+    NewMessage,
     QueuedRun,
     RunNode,
     RunOverview,
@@ -41,7 +42,9 @@ from dodona.store.conversations.messages import (
 from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
+    find_conversation,
     find_node,
+    find_parent,
     node_from_row,
 )
 from dodona.store.conversations.window import (
@@ -59,7 +62,7 @@ from dodona.store.runs.lanes import (
     load_window_start,
     placeholder_context,
 )
-from dodona.store.runs.submit import build_question, read_options, submit_run
+from dodona.store.runs.submit import build_question, insert_queued, read_options, submit_run
 from dodona.store.schema import (
     IS_OPEN,
     IS_QUEUED,
@@ -171,6 +174,34 @@ class Runs:
         self._database = database
         self._redact = redact
         self._claimed: set[int] = set()  # by this process; those of others are in the database
+
+    async def accept(
+        self,
+        user_id: str,
+        conversation_id: int,
+        message: NewMessage,
+        *,
+        parent: int | None = None,
+        session_key: str | None = None,
+    ) -> RunNode:
+        """Accept a message in any conversation: it will be answered, even if the process crashes.
+
+        It continues from `parent`, or from the head at the time when it is claimed.
+        """
+        check_messages([message])
+        message = redact_message(message, self._redact)
+
+        def accept(tx: Transaction) -> RunNode:
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            if parent is not None:
+                find_parent(tx, conversation, parent)
+            row = {"user_id": user_id, "session_key": session_key, "origin": "user"}
+            run_id = insert_queued(
+                tx, message, **row, conversation_id=conversation_id, parent_id=parent
+            )
+            return find_node(tx, user_id, run_id)
+
+        return await self._database.write(accept)
 
     async def submit(self, request: RunRequest) -> ClaimedRun | QueuedRun:
         """Submit a question; this process drives it if its lane is free."""

@@ -54,7 +54,7 @@ _COMMON_COLUMNS = (
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
     *("tokens", "created_at"),
 )
-INSERT_QUEUED = insert_returning_id(runs, *_COMMON_COLUMNS)
+_INSERT_QUEUED = insert_returning_id(runs, *_COMMON_COLUMNS)
 _INSERT_CLAIMED = insert_returning_id(
     runs,
     *(*_COMMON_COLUMNS, "status", "attempt", "owner", "started_at"),
@@ -196,8 +196,14 @@ def _insert_claimed(
     window, extent = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
     run_id = tx.insert(
         _INSERT_CLAIMED,
-        **_row_values(request, lane, now),
+        conversation_id=lane.conversation_id,
+        user_id=request.user_id,
         parent_id=parent_id,
+        follows_head=request.parent_id is None,
+        session_key=request.session_key,
+        origin=request.origin,
+        tokens=request.token_count,
+        created_at=now,
         status="running",
         attempt=1,
         owner=owner,
@@ -222,18 +228,6 @@ def _insert_claimed(
         session_key=request.session_key,
         origin=request.origin,
     )
-
-
-def _row_values(request: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
-    return {
-        "conversation_id": lane.conversation_id,
-        "user_id": request.user_id,
-        "follows_head": request.parent_id is None,
-        "session_key": request.session_key,
-        "origin": request.origin,
-        "tokens": request.token_count,
-        "created_at": now,
-    }
 
 
 def _load_window(
@@ -285,12 +279,39 @@ def _enqueue(tx: Transaction, request: RunRequest, question: NewMessage, lane: L
     row = tx.fetch_one(_COUNT_QUEUED, lane=conversation_id)
     assert row is not None
     _check_queue_limit(request, row[0])
+    run_id = insert_queued(
+        tx,
+        question,
+        conversation_id=conversation_id,
+        user_id=request.user_id,
+        parent_id=request.parent_id,
+        session_key=request.session_key,
+        origin=request.origin,
+    )
+    return QueuedRun(run_id, conversation_id, interrupted)
+
+
+def insert_queued(
+    tx: Transaction,
+    question: NewMessage,
+    *,
+    conversation_id: int,
+    parent_id: int | None,
+    **row: Any,
+) -> int:
+    """Insert a queued run with its question; without a parent, it will follow the head."""
     now = time()
     run_id = tx.insert(
-        INSERT_QUEUED, **_row_values(request, lane, now), parent_id=request.parent_id
+        _INSERT_QUEUED,
+        **row,
+        conversation_id=conversation_id,
+        parent_id=parent_id,
+        follows_head=parent_id is None,
+        tokens=question.token_count,
+        created_at=now,
     )
     add_messages(tx, [question], conversation_id=conversation_id, run_id=run_id, first=0, now=now)
-    return QueuedRun(run_id, conversation_id, interrupted)
+    return run_id
 
 
 def _check_queue_limit(request: RunRequest, queued: int) -> None:

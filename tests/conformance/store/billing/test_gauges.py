@@ -15,7 +15,7 @@ from dodona.store import Store
 from dodona.store.db.database import Transaction
 from dodona.store.health import PROBE_KEY, PROBE_SCOPE, WriteProbe, _write_probe
 from dodona.store.schema import tree_globals
-from tests.conformance.store.saying import accept, rows_of, said
+from tests.conformance.store.saying import rows_of, said
 
 AT = datetime(2026, 11, 18, 23, 59, tzinfo=UTC).timestamp()
 
@@ -69,9 +69,9 @@ async def test_lanes_that_wait(store: Store, talk: Conversation) -> None:
     """A conversation counts once, however many messages wait in it."""
     assert await store.gauges.count_waiting_lanes() == 0
     for _ in range(3):
-        await accept(store, "ada", talk.id, said("?"))
+        await store.runs.accept("ada", talk.id, said("?"))
     other = await store.conversations.create("bob")
-    await accept(store, "bob", other.id, said("?"))
+    await store.runs.accept("bob", other.id, said("?"))
     assert await store.gauges.count_waiting_lanes() == 2
 
 

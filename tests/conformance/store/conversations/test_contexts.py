@@ -19,7 +19,7 @@ from dodona.store.conversations.contexts import (
 )
 from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations, oracle_contexts
-from tests.conformance.store.saying import accept, answer, asked, ended, rows_of, said
+from tests.conformance.store.saying import answer, asked, ended, rows_of, said
 
 ACTIVE, SUSPENDED, CLOSED = ContextStatus
 
@@ -250,7 +250,7 @@ async def test_a_context_in_which_something_goes_on_is_not_idle(
     """A question that waits for its turn, or for a person, keeps it open; then it closes."""
     talk = await store.conversations.get("ada", await begun(contexts))
     await begun(contexts, "bob")
-    node = await accept(store, "ada", talk.id, said("?"))
+    node = await store.runs.accept("ada", talk.id, said("?"))
     assert await contexts.close_idle(time() + 60) == 1
     assert (await contexts.get("ada", "default")).status is ACTIVE
     await store.runs.cancel("ada", node.id)

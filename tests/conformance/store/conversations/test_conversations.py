@@ -10,7 +10,6 @@ from dodona.core.domain.conversations.conversation import Conversation, NewMessa
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import RawMessage
 from dodona.store import Store
-from tests.conformance.store.saying import accept
 
 
 def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:
@@ -198,7 +197,7 @@ async def test_another_users_conversation_is_not_there(store: Store, talk: Conve
         store.runs.get("bob", node),
         store.runs.messages("bob", node),
         store.runs.cancel("bob", node),
-        accept(store, "bob", talk.id, said("x")),
+        store.runs.accept("bob", talk.id, said("x")),
     ]
     for attempt in attempts:
         with pytest.raises(NotFound):

@@ -24,7 +24,6 @@ from dodona.core.errors import BadRequest, NotFound
 from dodona.core.ports.model import Usage
 from dodona.store import Store
 from tests.conformance.store.saying import (
-    accept,
     answer,
     asked,
     claimed,
@@ -142,8 +141,8 @@ async def test_what_waits_hangs_on_the_head(store: Store, talk: Conversation) ->
     """It will follow it; until then it has no parent of its own, and is no root."""
     (first,) = await chain(store, talk, 1)
     claim = await asked(store, talk)
-    waiting = await accept(store, "ada", talk.id, said("and?"))
-    other = await accept(store, "ada", talk.id, said("else?"), parent=first)
+    waiting = await store.runs.accept("ada", talk.id, said("and?"))
+    other = await store.runs.accept("ada", talk.id, said("else?"), parent=first)
     page = await store.conversations.tree_path("ada", talk.id, before=None, limit=9)
     parents = {node.id: node.parent_id for node in page.nodes}
     assert parents == {first: None, claim.run_id: first, other.id: first, waiting.id: first}
@@ -291,7 +290,7 @@ async def test_a_run_under_way_becomes_a_branch(store: Store, talk: Conversation
     """It keeps its parent; what waits behind it follows the head, where that is by then."""
     first, second = await chain(store, talk, 2)
     claim = await asked(store, talk)
-    await accept(store, "ada", talk.id, said("and?"))
+    await store.runs.accept("ada", talk.id, said("and?"))
     await checked_out(store, talk, first)
     assert not await ended(store, claim, DONE, answer())
     assert await head_of(store, talk) == first
@@ -360,12 +359,12 @@ async def test_pruning_what_a_summary_stands_for(store: Store, talk: Conversatio
 async def test_what_waits_to_follow_a_node_keeps_it(store: Store, talk: Conversation) -> None:
     """A question that waits for the head does not: it follows the head that is left."""
     first, second = await chain(store, talk, 2)
-    waiting = await accept(store, "ada", talk.id, said("after the second"), parent=second)
+    waiting = await store.runs.accept("ada", talk.id, said("after the second"), parent=second)
     with pytest.raises(BadRequest) as refused:
         await store.conversations.prune("ada", first)
     assert str(refused.value) == f"run {waiting.id} is queued. Cancel it first."
     await store.runs.cancel("ada", waiting.id)
-    await accept(store, "ada", talk.id, said("after the head"))
+    await store.runs.accept("ada", talk.id, said("after the head"))
     assert await store.conversations.prune("ada", second) == PruneResult(2, first)
     assert (await claimed(store, talk)).parent_id == first
 
@@ -380,7 +379,7 @@ async def test_pruning_while_others_ask_and_check_out(
         await asyncio.gather(
             store.conversations.prune("ada", victim),
             second.conversations.move_head("ada", talk.id, expected=head, to=victim),
-            accept(second, "ada", talk.id, said("?"), parent=nodes[0]),
+            second.runs.accept("ada", talk.id, said("?"), parent=nodes[0]),
             return_exceptions=True,
         )
         left = await store.conversations.tree_links("ada", talk.id, after=0, limit=1000)

@@ -15,7 +15,6 @@ from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.store import Store
 from dodona.store.schema import approvals as table
 from tests.conformance.store.saying import (
-    accept,
     approval,
     asked,
     deadlocks,
@@ -349,7 +348,7 @@ async def test_what_a_dead_process_asked_is_decided_for_the_next(
     store: Store, talk: Conversation, url: str, workers: Workers
 ) -> None:
     """The question outlives it, and the answer that came while nobody waited."""
-    node = await accept(store, "ada", talk.id, said("?"))
+    node = await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("ask", url, talk.id)
     assert await told(worker) == node.id
     worker.kill()

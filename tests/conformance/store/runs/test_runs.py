@@ -21,7 +21,6 @@ from dodona.core.ports.journal import Effect, StepStart
 from dodona.store import BudgetLine, BudgetUnit, Store, reserve
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
-    accept,
     answer,
     asked,
     claimed,
@@ -52,7 +51,7 @@ async def taken_over(store: Store, talk: Conversation, claim: Claim) -> Claim:
 
 async def test_a_run_from_its_arrival_to_its_end(store: Store, talk: Conversation) -> None:
     """Queued with its question, running with an owner, ended as the head with its answer."""
-    node = await accept(store, "ada", talk.id, said("why?"), session_key="oracle:web:ada:1")
+    node = await store.runs.accept("ada", talk.id, said("why?"), session_key="oracle:web:ada:1")
     assert (node.status, node.attempt, node.owner) == (RunStatus.QUEUED, 0, None)
     assert (node.tokens, node.session_key, node.started_at) == (10, "oracle:web:ada:1", None)
     assert await head_of(store, talk) is None
@@ -141,7 +140,7 @@ async def test_numbers_in_metadata_are_the_same_everywhere(
 async def test_a_lane_is_first_in_first_out(store: Store, talk: Conversation) -> None:
     """Runs are claimed in the order in which they were accepted, each after the one before."""
     accepted = await asyncio.gather(
-        *(accept(store, "ada", talk.id, said(str(n))) for n in range(12))
+        *(store.runs.accept("ada", talk.id, said(str(n))) for n in range(12))
     )
     order: list[int] = []
     while (claim := await next_of(store, talk.id)) is not None:
@@ -158,7 +157,7 @@ async def test_a_busy_lane_tells_who_holds_it(
 ) -> None:
     """The run and its owner, whoever asks."""
     claim = await asked(store, talk)
-    await accept(store, "ada", talk.id, said("next"))
+    await store.runs.accept("ada", talk.id, said("next"))
     for each in (store, second):
         busy = await next_of(each, talk.id)
         assert isinstance(busy, RunNode)
@@ -170,8 +169,8 @@ async def test_claims_at_once_have_one_winner(
     store: Store, second: Store, talk: Conversation
 ) -> None:
     """However many ask, in one process and in another, one gets the run and the rest are told."""
-    node = await accept(store, "ada", talk.id, said("?"))
-    await accept(store, "ada", talk.id, said("next"))
+    node = await store.runs.accept("ada", talk.id, said("?"))
+    await store.runs.accept("ada", talk.id, said("next"))
     found = await asyncio.gather(
         *(next_of(each, talk.id) for _ in range(10) for each in (store, second))
     )
@@ -184,7 +183,7 @@ async def test_many_workers_drive_each_run_once(
     store: Store, second: Store, talk: Conversation
 ) -> None:
     """Two processes, eight workers, twenty runs: one at a time, each once, in one chain."""
-    await asyncio.gather(*(accept(store, "ada", talk.id, said(str(n))) for n in range(20)))
+    await asyncio.gather(*(store.runs.accept("ada", talk.id, said(str(n))) for n in range(20)))
     driven: list[tuple[int, int]] = []
     at_once = most = 0
 
@@ -222,7 +221,7 @@ async def test_each_claim_raises_the_attempt(store: Store, talk: Conversation) -
     """A run that was given up is claimed again before any that is queued."""
     claim = await asked(store, talk)
     started = (await store.runs.get("ada", claim.run_id)).started_at
-    await accept(store, "ada", talk.id, said("next"))
+    await store.runs.accept("ada", talk.id, said("next"))
     for attempt in (2, 3, 4):
         claim = await taken_over(store, talk, claim)
         assert (claim.attempt, claim.is_resumed) == (attempt, True)
@@ -310,8 +309,8 @@ async def test_a_run_ends_once(store: Store, talk: Conversation) -> None:
 async def test_cancelling_a_queued_run_ends_it(store: Store, talk: Conversation) -> None:
     """It has its place after what was the head by then, and is not driven."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
-    node = await accept(store, "ada", talk.id, said("never mind"))
-    later = await accept(store, "ada", talk.id, said("but this"))
+    node = await store.runs.accept("ada", talk.id, said("never mind"))
+    later = await store.runs.accept("ada", talk.id, said("but this"))
     assert await store.runs.cancel("ada", node.id) is RunStatus.CANCELLED
     assert await store.runs.cancel("ada", node.id) is RunStatus.CANCELLED
     cancelled = await store.runs.get("ada", node.id)
@@ -417,7 +416,7 @@ async def test_a_run_follows_the_head_of_the_moment_it_begins(
     store: Store, talk: Conversation
 ) -> None:
     """Not the one of the moment it was accepted."""
-    node = await accept(store, "ada", talk.id, said("?"))
+    node = await store.runs.accept("ada", talk.id, said("?"))
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     claim = await claimed(store, talk)
     assert claim.run_id == node.id
@@ -447,11 +446,11 @@ async def test_a_run_after_an_older_node_is_a_branch(store: Store, talk: Convers
     """The head moves only when it is the run's parent."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     last = await store.conversations.append("ada", talk.id, exchange("b"))
-    branch = await accept(store, "ada", talk.id, said("else?"), parent=first)
+    branch = await store.runs.accept("ada", talk.id, said("else?"), parent=first)
     assert not await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == last
     assert (await store.runs.get("ada", branch.id)).parent_id == first
-    after = await accept(store, "ada", talk.id, said("and?"), parent=last)
+    after = await store.runs.accept("ada", talk.id, said("and?"), parent=last)
     assert await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == after.id
 
@@ -461,7 +460,7 @@ async def test_nothing_follows_a_run_that_has_not_ended(store: Store, talk: Conv
     claim = await asked(store, talk)
     run = claim.run_id
     attempts = [
-        accept(store, "ada", talk.id, said("?"), parent=run),
+        store.runs.accept("ada", talk.id, said("?"), parent=run),
         store.conversations.append("ada", talk.id, exchange("?"), parent=run),
         store.conversations.move_head("ada", talk.id, expected=None, to=run),
         store.conversations.load_window("ada", talk.id, budget=10, from_id=run),
@@ -491,10 +490,10 @@ async def test_open_lanes(store: Store, second: Store) -> None:
         name: await store.conversations.create("ada", title=name)
         for name in ("empty", "queued", "ended", "mine", "another's", "given up")
     }
-    await accept(store, "ada", talks["queued"].id, said("?"))
+    await store.runs.accept("ada", talks["queued"].id, said("?"))
     await ended(store, await asked(store, talks["ended"]), DONE, answer())
     await asked(store, talks["mine"])
-    await accept(store, "ada", talks["mine"].id, said("next"))
+    await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
     store.runs.release_claim(await asked(store, talks["given up"]))
     assert await store.runs.claimable_lanes() == [talks["queued"].id, talks["given up"].id]

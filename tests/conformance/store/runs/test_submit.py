@@ -34,7 +34,7 @@ from dodona.store.schema import (
     projects,
     runs,
 )
-from tests.conformance.store.saying import accept, deadlocks, exchange, rows_of, said
+from tests.conformance.store.saying import deadlocks, exchange, rows_of, said
 
 DONE = RunStatus.SUCCEEDED
 
@@ -315,7 +315,7 @@ async def test_a_run_of_an_earlier_conversation_is_still_driven(
 async def test_a_run_outside_any_context_is_driven(store: Store) -> None:
     """A session's, for example: it has a project and a budget all the same."""
     talk = await store.conversations.create("ada", project_id="wald")
-    await accept(store, "ada", talk.id, said("?"))
+    await store.runs.accept("ada", talk.id, said("?"))
     found = await store.runs.claim_next(talk.id)
     assert isinstance(found, ClaimedRun)
     assert (found.project.user_id, found.project.id) == ("ada", "wald")
