@@ -14,6 +14,7 @@ from uuid import uuid4
 from dodona.agent.api import AgentApi
 from dodona.agent.requests.passthrough import PassthroughRequest
 from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.budgets import BillingScope
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.ports.model import Done, ModelEvent, ModelRequest
 from dodona.gateway.v1.completion import FINISH_REASONS, Completion, usage_from_calls
@@ -28,7 +29,6 @@ class PassthroughCompletion:
     """A request that is passed through to the model."""
 
     api: AgentApi
-    user_id: str
     request: PassthroughRequest
     completion: Completion
 
@@ -62,7 +62,7 @@ class PassthroughCompletion:
                 yield piece
 
     def _events(self) -> AsyncGenerator[ModelEvent]:
-        return self.api.passthrough.stream(self.user_id, self.request)
+        return self.api.passthrough.stream(self.request)
 
 
 def start_passthrough(
@@ -83,10 +83,13 @@ def start_passthrough(
     )
     return PassthroughCompletion(
         api=api,
-        user_id=user_id,
         request=PassthroughRequest(
             agent=agent,
-            session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
+            scope=BillingScope(
+                user_id=user_id,
+                agent_id=agent.id,
+                session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
+            ),
             request=request,
             model=model,
         ),

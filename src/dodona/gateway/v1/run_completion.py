@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from dodona.agent.api import AgentApi
 from dodona.agent.requests.client_history import ClientHistory
-from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.chunks import StreamChunk
+from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
+from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import DodonaError
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.openai_errors import InvalidParameter
@@ -129,40 +130,33 @@ async def start_run(
             instructions=history.instructions,
         )
         peer = await api.client_histories.match_or_create(user_id, client_history)
-    submitted = await api.messages.submit(
-        user_id,
-        ChannelMessage(
+    run_id = await api.oracle.submit(
+        RunRequest(
+            user_id=user_id,
+            question=history.question,
+            options=RunOptions(
+                model=model or None,
+                max_tokens=chat_request.max_tokens,
+                thinking=chat_request.thinking,
+                temperature=chat_request.temperature,
+                stop=chat_request.stop,
+                instructions=history.instructions,
+            ),
             agent_id=agent_id,
-            channel=CHANNEL,
-            account=user_id,
-            content=history.question,
-            peer=peer,
-            options=_request_options(chat_request, history, model),
-            max_length=MAX_QUESTION_CHARS,
+            session_key=session_key(agent_id, CHANNEL, user_id, peer),
         ),
+        max_chars=MAX_QUESTION_CHARS,
     )
     return RunCompletion(
         api=api,
         shutdown=shutdown,
         user_id=user_id,
-        run_id=submitted.run_id,
+        run_id=run_id,
         completion=Completion(
-            id=f"chatcmpl-{submitted.run_id}",
+            id=f"chatcmpl-{run_id}",
             model=chat_request.model,
             include_usage=chat_request.include_usage,
         ),
         question=history.question,
         client_history=client_history,
     )
-
-
-def _request_options(chat_request: ChatRequest, history: ChatHistory, model: str) -> dict[str, Any]:
-    options = {
-        "model": model or None,
-        "max_tokens": chat_request.max_tokens,
-        "temperature": chat_request.temperature,
-        "stop": list(chat_request.stop) or None,
-        "thinking": chat_request.thinking,
-        "instructions": history.instructions or None,
-    }
-    return {name: value for name, value in options.items() if value is not None}

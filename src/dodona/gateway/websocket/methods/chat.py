@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent.question import MAX_QUESTION_CHARS
-from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.domain.approvals import Approval
-from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
@@ -25,38 +24,36 @@ _MAX_NAME_LENGTH: Final = 100  # characters; a session key consists of four name
 
 async def send(call: Call) -> Any:
     """Submit a message. A submitted message is durable: it is answered even after a disconnect."""
-    message = _build_message(call)
+    request, key = _build_request(call)
     call.check_awaited_runs_limit()
-    key = session_key(message.agent_id, message.channel, message.account, message.peer)
     async with call.session_locks.lock_for(key):
         await check_run_quota(call.state, call.caller)
-        submitted = await call.api.messages.submit(call.user_id, message)
+        run_id = await call.api.oracle.submit(request)
     call.mark_waiting_for_run()
-    result = {
-        "run_id": submitted.run_id,
-        "session_key": submitted.session_key,
-        "agent_id": message.agent_id,
-    }
+    result = {"run_id": run_id, "session_key": key, "agent_id": request.agent_id}
     if call.params["wait"]:
-        answer = await call.api.oracle.answer(call.user_id, submitted.run_id)
+        answer = await call.api.oracle.answer(call.user_id, run_id)
         return {**to_builtins(answer), **result}
     await call.send_result(result)
-    return await call.stream_run(submitted.run_id, submitted.session_key)
+    return await call.stream_run(run_id, key)
 
 
-def _build_message(call: Call) -> ChannelMessage:
+def _build_request(call: Call) -> tuple[RunRequest, str]:
+    """Return the question in a message, and the key of its session."""
     values = call.params
     is_own = _authorize_sender(call.caller, values["account"], values["peer"])
     sender = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
-    return ChannelMessage(
-        agent_id=call.state.routing.current.resolve(**sender).agent_id,
-        channel=values["channel"],
-        account=values["account"],
-        peer=values["peer"],
-        content=values["content"],
+    agent_id = call.state.routing.current.resolve(**sender).agent_id
+    key = session_key(agent_id, values["channel"], values["account"], values["peer"])
+    request = RunRequest(
+        user_id=call.user_id,
         project_id=values["project_id"],
-        origin=Origin.USER if is_own else Origin.PEER,
+        question=values["content"],
+        origin=(Origin.USER if is_own else Origin.PEER).value,
+        agent_id=agent_id,
+        session_key=key,
     )
+    return request, key
 
 
 def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
