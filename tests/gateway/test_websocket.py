@@ -305,7 +305,7 @@ WRONG = [
     (
         {"id": 1, "method": "chat.cancel", "params": {"run_id": True}},
         bad_request(
-            1, "run_id must be a whole number from 0 to 999,999,999,999,999,999 (got True)."
+            1, "run_id must be a whole number from 0 to 999,999,999,999,999,999 (got true)."
         ),
     ),
     (

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
@@ -15,7 +13,6 @@ from dodona.core.chunks import StreamChunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import RequestId, error_frame
-from dodona.gateway.websocket.parameter import MethodParameter
 
 if TYPE_CHECKING:
     from dodona.gateway.websocket.connection import Connection
@@ -38,13 +35,12 @@ class SessionLocks:
 class Call:
     """Sends exactly one response, a result or an error. Events may follow it."""
 
-    __slots__ = ("_connection", "caller", "id", "is_answered", "params")
+    __slots__ = ("_connection", "caller", "id", "is_answered")
 
-    def __init__(self, connection: Connection, id_: RequestId, params: Mapping[str, Any]) -> None:
+    def __init__(self, connection: Connection, id_: RequestId) -> None:
         self._connection = connection
         self.id = id_
         self.caller = connection.caller
-        self.params = params
         self.is_answered = False
 
     @property
@@ -97,18 +93,3 @@ class Call:
             self.is_answered = True
             self._connection.free_request_id(self)
             await self._connection.writer.send(frame)
-
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcMethod:
-    """A method. The return value of `handle` is the result, unless one was already sent."""
-
-    name: str
-    description: str
-    result: str
-    handle: Handler
-    scope: str = "read"
-    parameters: tuple[MethodParameter, ...] = ()
