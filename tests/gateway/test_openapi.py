@@ -7,13 +7,13 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from dodona.gateway.schemas import SCHEMAS
 from starlette.routing import WebSocketRoute
 
 from dodona.agent.question import Question
-from dodona.agent.turn_control.settings import ModelSettings
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
 from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
+from dodona.core.json_document import parse_document
 from dodona.core.ports.tools import SourceReference
 from dodona.gateway import GatewaySettings, GatewayState, make_app
 from dodona.gateway.openapi import build_openapi
@@ -21,6 +21,7 @@ from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 
 DOCUMENT = build_openapi()
+SCHEMAS = DOCUMENT["components"]["schemas"]
 
 
 def validator(name: str) -> jsonschema_rs.Draft202012Validator:
@@ -125,7 +126,7 @@ def test_path_parameters_are_those_in_the_path() -> None:
     ],
 )
 def test_the_schema_of_a_question_is_what_is_taken(question: dict[str, Any]) -> None:
-    """It allows what `Question.read` reads, and no more."""
+    """It allows what `parse_document` reads, and no more."""
     try:
         parse_document(Question, question)
     except BadRequest:
@@ -137,21 +138,21 @@ def test_the_schema_of_a_question_is_what_is_taken(question: dict[str, Any]) -> 
 @pytest.mark.parametrize("name", ModelSettings().as_dict())
 def test_the_schema_of_settings_has_their_bounds(name: str) -> None:
     """At each bound the setting is taken, past it refused, by the schema and by the code."""
-    schema = SCHEMAS["SettingsChange"]["properties"][name]
-    assert schema["default"] == ModelSettings().as_dict()[name]
+    default = ModelSettings().as_dict()[name]
+    schema = SCHEMAS["ModelSettings"]["properties"][name]
     if schema["type"] == "integer":
         lowest, highest = schema["minimum"], schema["maximum"]
         cases = [(lowest, True), (highest, True), (lowest - 1, False), (highest + 1, False)]
     else:
-        cases = [(schema["default"], True), (5, False), (None, False)]
+        cases = [(default, True), (5, False), (["x"], False)]
     for value, is_right in cases:
         assert validator("SettingsChange").is_valid({name: value}) is is_right
         if is_right:
-            ModelSettings.read({name: value})
+            parse_document(SettingsChange, {name: value})
         else:
             with pytest.raises(BadRequest):
-                ModelSettings.read({name: value})
-    validator("Settings").validate(ModelSettings().as_dict())
+                parse_document(SettingsChange, {name: value})
+    validator("ModelSettings").validate(ModelSettings().as_dict())
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_errors_have_their_schema() -> None:
     """Also several at once."""
     with pytest.raises(BadRequest) as caught:
         parse_document(Question, {"question": "", "modle": 1})
-    validator("Error").validate(as_json(caught.value))
+    validator("ErrorDocument").validate(as_json(caught.value))
 
 
 async def _status(gateway: Gateway, method: str, path: str) -> tuple[int]:

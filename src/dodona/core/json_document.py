@@ -33,6 +33,8 @@ Schema: TypeAlias = dict[str, Any]
 SCHEMA_REF: Final = "#/components/schemas/{name}"
 MAX_PROBLEMS: Final = 20  # that one error reports
 
+_UNLIMITED: Final = 10**15  # a higher bound is technical: it is not mentioned
+
 D = TypeVar("D", bound=msgspec.Struct)
 
 
@@ -223,8 +225,8 @@ def describe(info: inspect.Type) -> str:
     if choices := choices_of(info):
         return join_alternatives(choices)
     match info:
-        case inspect.CollectionType(item_type=item, min_length=low, max_length=high):
-            return _describe_list(_unwrap(item), _describe_range(low, high))
+        case inspect.CollectionType():
+            return _describe_list(info)
         case inspect.UnionType(types=types):
             texts = [describe(each) for each in types if not isinstance(each, inspect.NoneType)]
             return (
@@ -243,8 +245,7 @@ def _describe_scalar(info: inspect.Type) -> str:
         case inspect.StrType(pattern=str(pattern)):
             return f"a string that matches {pattern}"
         case inspect.StrType(min_length=low, max_length=high):
-            size = _describe_range(low or None, high)
-            return f"a string of {size} characters" if size else "a string"
+            return _describe_text(low or None, high)
         case inspect.IntType(ge=low, le=high):
             return _describe_number("a whole number", low, high)
         case inspect.FloatType(ge=low, le=high):
@@ -272,22 +273,26 @@ def choices_of(info: inspect.Type) -> list[str]:
             return []
 
 
-def _describe_list(item: inspect.Type, size: str) -> str:
+def _describe_list(info: inspect.CollectionType) -> str:
+    item = _unwrap(info.item_type)
     if choices := choices_of(item):
         return f"a list with any of {', '.join(choices)}"
-    start = f"a list of {size} " if size else "a list of "
-    match item:
-        case inspect.StrType():
-            return f"{start}strings"
-        case inspect.IntType():
-            return f"{start}whole numbers"
-        case _:
-            return f"{start}objects"
+    noun = "strings" if isinstance(item, inspect.StrType) else "objects"
+    size = _describe_range(info.min_length or None, info.max_length)
+    return f"a list of {size} {noun}" if size else f"a list of {noun}"
+
+
+def _describe_text(low: int | None, high: int | None) -> str:
+    if low == 1 and high is None:
+        return "a non-empty string"
+    size = _describe_range(low, high)
+    return f"a string of {size} characters" if size else "a string"
 
 
 def _describe_number(noun: str, low: float | None, high: float | None) -> str:
     if low is not None and low == high:
         return f"{low:,}"
+    high = None if high is not None and high >= _UNLIMITED else high
     if low is not None and high is not None:
         return f"{noun} from {low:,} to {high:,}"
     return f"{noun} of {_describe_range(low, high)}" if (low, high) != (None, None) else noun

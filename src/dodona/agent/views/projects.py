@@ -37,6 +37,7 @@ class ProjectDocument(Document, kw_only=True):
 class ProjectChange(RequestDocument, kw_only=True):
     """The fields of a project to change; null removes the folder of notes."""
 
+    id: Annotated[str, Meta(description="The id cannot change.")] | UnsetType = UNSET
     vault_path: Folder | UnsetType | None = UNSET
     code_paths: Folders | UnsetType = UNSET
     settings: dict[str, Any] | UnsetType = UNSET
@@ -45,7 +46,7 @@ class ProjectChange(RequestDocument, kw_only=True):
 class NewProject(ProjectChange, kw_only=True):
     """A project to create."""
 
-    id: ProjectName
+    id: ProjectName  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride]
 
 
 class ProjectViews:
@@ -70,6 +71,8 @@ class ProjectViews:
     async def change(self, user_id: str, project_id: str, change: ProjectChange) -> ProjectDocument:
         """Change some fields."""
         await self._projects.get(user_id, project_id)  # check access before validation
+        if change.id not in (UNSET, project_id):
+            raise BadRequest("the id of a project cannot change.", hint="Create another project.")
         fields = await asyncio.to_thread(_check_fields, change)
         project = await self._projects.update(
             user_id, project_id, lambda project: replace(project, **fields)

@@ -1,4 +1,4 @@
-"""Views of runs: question, answer, status and steps."""
+"""Views of runs: question, answer, status, steps, and tool calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Meta, convert
 
 from dodona.agent.question import context_id
+from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
+from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
     RunNode,
@@ -21,6 +23,7 @@ from dodona.core.errors import BadRequest, ErrorBody, NotFound
 from dodona.core.json_document import Document, Timestamp
 from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
+from dodona.store.notifications.approvals import Approvals
 
 MAX_RUNS: Final = 200  # per page
 
@@ -139,6 +142,36 @@ class RunViews:
             if page and page[0].run.id == run_id:
                 return page[0]
         raise NotFound(f"there is no run {run_id}.", hint="Find it in the list of your runs.")
+
+
+class ApprovalViews:
+    """Approvals of all users; each call names the user."""
+
+    def __init__(self, approvals: Approvals, gate: ApprovalGate) -> None:
+        self._approvals = approvals
+        self._gate = gate
+
+    async def pending(self, user_id: str) -> list[Approval]:
+        """Tool calls that wait for this user's approval, oldest first."""
+        return await self._approvals.pending(user_id)
+
+    async def decide(
+        self, user_id: str, run_id: int, call_id: str, *, approved: bool, note: str = ""
+    ) -> Approval:
+        """Approve or deny a call. The waiting run continues at once.
+
+        The model's own call ID is accepted if only one pending call has it.
+        """
+        decision = Decision.APPROVED if approved else Decision.DENIED
+        resolved_id = await self._resolve_call_id(user_id, run_id, call_id)
+        return await self._gate.decide(
+            user_id, run_id, resolved_id, decision=decision, by=user_id, note=note
+        )
+
+    async def _resolve_call_id(self, user_id: str, run_id: int, call_id: str) -> str:
+        pending = [a for a in await self._approvals.pending(user_id) if a.run_id == run_id]
+        matches = [a.call_id for a in pending if a.call_id.rpartition("~")[0] == call_id]
+        return matches[0] if len(matches) == 1 else call_id
 
 
 def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str, Any]:

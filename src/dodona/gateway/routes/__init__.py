@@ -18,7 +18,6 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
-    metrics,
     notifications,
     oracle,
     page,
@@ -26,7 +25,6 @@ from dodona.gateway.routes import (
     rules,
     runs,
     sessions,
-    settings,
     threads,
     tree,
     usage,
@@ -36,8 +34,8 @@ from dodona.gateway.routes import (
 from dodona.gateway.state import GatewayState
 
 _MODULES: Final = (
-    *(oracle, tree, runs, approvals, sessions, settings, projects, vault, threads, code),
-    *(notifications, rules, usage, events, v1, audit, metrics, health, page),
+    *(oracle, tree, runs, approvals, sessions, projects, vault, threads, code),
+    *(notifications, rules, usage, events, v1, audit, health, page),
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = tuple(

@@ -1,4 +1,4 @@
-"""Health, readiness, and the OpenAPI document."""
+"""Health, readiness, metrics and status of the gateway, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import ResponseSpec, Routes, document_response
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
+from dodona.gateway.state import GatewayStatus
+from dodona.telemetry.metrics import CONTENT_TYPE
 
 routes = Routes()
 
@@ -55,3 +57,18 @@ async def is_ready(request: ApiRequest) -> Response:
 async def describe(request: ApiRequest) -> Response:
     """Retrieve this document (OpenAPI 3.1)."""
     return json_response(request.http_request.app.state.openapi)
+
+
+@routes.get(
+    "/metrics", responses={200: ResponseSpec("The metrics.", str, "text/plain")}, scope="admin"
+)
+async def read_metrics(request: ApiRequest) -> Response:
+    """Retrieve the metrics in the Prometheus text format."""
+    content = await request.state.metrics.render()
+    return Response(content, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
+
+
+@routes.get("/api/status", scope="admin")
+async def read_status(request: ApiRequest) -> GatewayStatus:
+    """Retrieve the current activity of the gateway."""
+    return await request.state.get_status()

@@ -1,4 +1,4 @@
-"""Projects: the folders of a user's notes and code."""
+"""Projects, the folders of a user's notes and code; and a user's settings, models and limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
 from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
 from dodona.core.errors import AccessDenied
 from dodona.core.json_document import Document
@@ -65,3 +66,21 @@ def _authorize_folders(request: ApiRequest, body: ProjectChange) -> None:
         except AccessDenied as error:
             audit_rejection(request.state, request.http_request.scope, error, request.caller)
             raise
+
+
+@routes.get("/api/settings")
+async def get_settings(request: ApiRequest) -> ModelSettings:
+    """Retrieve your settings."""
+    return await request.api.settings.get(request.user_id)
+
+
+@routes.patch("/api/settings")
+async def change_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Update some settings."""
+    return await request.api.settings.change(request.user_id, body)
+
+
+@routes.put("/api/settings")
+async def replace_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Replace all settings. Missing ones get their defaults."""
+    return await request.api.settings.replace(request.user_id, body)

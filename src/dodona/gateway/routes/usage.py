@@ -22,7 +22,7 @@ User: TypeAlias = Annotated[
 ]
 
 
-class Budgets(Document):
+class BudgetList(Document):
     """The budgets with a ceiling."""
 
     budgets: list[BudgetDocument]
@@ -49,10 +49,10 @@ async def show_budgets(
     request: ApiRequest,
     user: User | None = None,
     limit: Annotated[int, whole("Maximum number of sessions, agents and users.", 1, 1000)] = 100,
-) -> Budgets:
+) -> BudgetList:
     """List the budgets that apply, with the remaining amounts."""
     requested = _requested_user(request, user)
-    return Budgets(await request.api.spending.budgets(requested, max_rows=limit))
+    return BudgetList(await request.api.spending.budgets(requested, max_rows=limit))
 
 
 def _requested_user(request: ApiRequest, user: str | None) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from dodona.core.json_document import Document
@@ -18,7 +19,7 @@ FirstLine: TypeAlias = Annotated[int, Meta(description="The first line, from 1."
 Container: TypeAlias = Annotated[str, Meta(description="The enclosing definition; may be empty.")]
 
 
-class Definition(Document):
+class Definition(msgspec.Struct, frozen=True):
     """Where a name is defined."""
 
     name: str
@@ -30,7 +31,7 @@ class Definition(Document):
     container: Container = ""
 
 
-class Reference(Document):
+class Reference(msgspec.Struct, frozen=True):
     """A use of a name."""
 
     name: str
@@ -41,7 +42,7 @@ class Reference(Document):
     container: Container = ""
 
 
-class CodeHit(Document):
+class CodeHit(msgspec.Struct, frozen=True):
     """A matching piece of code."""
 
     path: str

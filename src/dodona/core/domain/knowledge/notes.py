@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Meta
 
 from dodona.core.json_document import Document, Timestamp
@@ -53,7 +54,7 @@ class NoteWriteResult(Document):
     outcome: Literal["created", "replaced", "unchanged"]
 
 
-class NoteHit(Document):
+class NoteHit(msgspec.Struct, frozen=True):
     """A matching section of a note."""
 
     path: NotePath
@@ -67,7 +68,7 @@ class NoteHit(Document):
     )
 
 
-class Backlink(Document):
+class Backlink(msgspec.Struct, frozen=True):
     """A line of a note that links to another."""
 
     path: Annotated[str, Meta(description="The note with the link.")]
@@ -76,7 +77,7 @@ class Backlink(Document):
     text: Annotated[str, Meta(description="The text of the line.")]
 
 
-class NoteMove(Document):
+class NoteMove(msgspec.Struct, frozen=True):
     """A completed move of a note."""
 
     id: Annotated[int, Meta(description="The id to undo the move.")]
