@@ -182,18 +182,22 @@ AnyChunk: TypeAlias = (
 
 
 def thinking(text: str) -> ChunkBody:
+    """Return a `ThinkingChunk` body."""
     return ThinkingChunk(content=text).body()
 
 
 def content(text: str) -> ChunkBody:
+    """Return a `ContentChunk` body."""
     return ContentChunk(content=text).body()
 
 
 def source(cited: SourceReference) -> ChunkBody:
+    """Return a `SourceChunk` body."""
     return {"type": "source", **cited.as_json()}
 
 
 def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> ChunkBody:  # noqa: A002
+    """Return a `ToolCallChunk` body."""
     return ToolCallChunk(id=id, name=name, arguments=arguments, status=status).body()
 
 
@@ -205,23 +209,28 @@ def tool_result(
     status: ToolStatus,
     sources: Sequence[SourceReference] = (),
 ) -> ChunkBody:
+    """Return a `ToolResultChunk` body."""
     found = [ResultSource(each.path, each.lines, each.kind) for each in sources]
     return ToolResultChunk(id=id, name=name, result=result, status=status, sources=found).body()
 
 
 def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> ChunkBody:
+    """Return a `SystemChunk` body."""
     return SystemChunk(system_type=system_type, system_message=message, metadata=metadata).body()
 
 
 def context_update(*, tokens: int, limit: int) -> ChunkBody:
+    """Return a `ContextUpdateChunk` body."""
     return ContextUpdateChunk(context_tokens=tokens, max_context_tokens=limit).body()
 
 
 def restart(discard_after: int, reason: str) -> ChunkBody:
+    """Return a `RestartChunk` body."""
     return RestartChunk(discard_after=discard_after, reason=reason).body()
 
 
 def error(failure: DodonaError) -> ChunkBody:
+    """Return an `ErrorChunk` body."""
     return ErrorChunk(error=to_body(failure)).body()
 
 
@@ -234,6 +243,7 @@ def approval(
     reason: str,
     expires_at: float,
 ) -> ChunkBody:
+    """Return an `ApprovalChunk` body."""
     return ApprovalChunk(
         id=id,
         approval=approval,
@@ -252,6 +262,7 @@ def done(
     context_tokens_remaining: int,
     finish: DoneFinish = "stop",
 ) -> ChunkBody:
+    """Return a `DoneChunk` body."""
     return DoneChunk(
         tokens_used=tokens_used,
         model_used=model_used,

@@ -93,8 +93,11 @@ def check_document(document: msgspec.Struct) -> None:
     try:
         msgspec.convert(values, _value_types(kind))
     except msgspec.ValidationError:
-        problems = _find_field_problems(kind, dict(zip(_fields(kind), values, strict=True)))
-        raise BadRequest.combine([*problems]) from None
+        fields = zip(_fields(kind), values, strict=True)
+        given = {name: value for name, value in fields if value is not UNSET}
+        problems = [*_find_field_problems(kind, given)]
+        if problems:
+            raise BadRequest.combine(problems) from None
 
 
 def parse_value(expected: Any, name: str, value: Any) -> Any:
@@ -380,8 +383,8 @@ def _adapt_schema(document: type[Document], schema: Schema) -> None:
         return
     for each in properties.values():
         each.pop("default", None)
-    fields = _fields(document).items()
-    schema["required"] = [name for name, field in fields if field.default is not UNSET]
+    fields = msgspec.structs.fields(document)
+    schema["required"] = [each.encode_name for each in fields if each.default is not UNSET]
 
 
 def _nullable(schema: Schema) -> Schema:
