@@ -181,8 +181,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ),
     (
         {"stop": [""]},
-        "stop[0]",
-        "stop[0] must be a string of 1 to 1,000 characters (got '').",
+        "stop",
+        "stop must be a string of 1 to 1,000 characters or a list of at most 4 strings, or null.",
     ),
     ({"user": ""}, "user", "user must be a string of 1 to 200 characters, or null (got '')."),
     ({"tools": {}}, "tools", "tools must be a list of at most 128 objects."),

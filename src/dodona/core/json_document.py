@@ -5,19 +5,19 @@ A field's type says everything about it: `Annotated[str, Meta(max_length=200, de
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from inspect import cleandoc
 from itertools import islice
-from types import UnionType
 from typing import (
     Annotated,
     Any,
     Final,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
     get_args,
     get_origin,
@@ -141,36 +141,29 @@ def _find_problems(expected: Any, name: str, value: Any) -> Iterator[InvalidFiel
 
 
 def _find_nested_problems(expected: Any, name: str, value: Any) -> Iterator[InvalidField]:
-    types = [*_alternatives(expected)]
-    if isinstance(value, list):
-        items = next((get_args(each) for each in types if get_origin(each) is list), ())
-        for item in items:
+    """Yield the problems in an object, or in the objects of a list."""
+    if isinstance(value, dict):
+        for each in _find_object_problems(_structs(expected), cast("dict[str, Any]", value)):
+            message, field = f"{name}: {each.message}", f"{name}.{each.field}"
+            yield InvalidField(message, field=field, hint=each.hint)
+    elif isinstance(value, list):
+        lists = [each for each in _alternatives(expected) if get_origin(each) is list]
+        items = next((item for each in lists for item in get_args(each) if _structs(item)), None)
+        if items is not None:
             for index, element in enumerate(cast("list[Any]", value)):
-                yield from _find_problems(item, f"{name}[{index}]", element)
-    elif isinstance(value, dict):
-        structs = [
-            cast("type[msgspec.Struct]", each)
-            for each in types
-            if isinstance(each, msgspec.StructMeta)
-        ]
-        for each in _find_struct_problems(structs, cast("dict[str, Any]", value)):
-            yield InvalidField(
-                f"{name}: {each.message}", field=f"{name}.{each.field}", hint=each.hint
-            )
+                yield from _find_problems(items, f"{name}[{index}]", element)
 
 
-def _find_struct_problems(
+def _find_object_problems(
     structs: Sequence[type[msgspec.Struct]], value: Mapping[str, Any]
 ) -> Iterator[InvalidField]:
-    """Yield the problems of an object: one of several structs, which differ in their tag."""
-    by_tag = {each.__struct_config__.tag: each for each in structs}
-    if None in by_tag:
-        yield from _find_field_problems(by_tag[None], value)
+    """Yield the problems of an object. Alternative structs differ in their tag."""
+    if len(structs) == 1 and structs[0].__struct_config__.tag_field not in value:
+        yield from _find_field_problems(structs[0], value)
     elif structs:
-        tag_field = structs[0].__struct_config__.tag_field
-        assert tag_field is not None
-        # Without alternatives, the tag may be missing.
-        tag = value.get(tag_field, structs[0].__struct_config__.tag if not structs[1:] else None)
+        by_tag = {each.__struct_config__.tag: each for each in structs}
+        tag_field = str(structs[0].__struct_config__.tag_field)
+        tag = value.get(tag_field)
         if isinstance(tag, str) and tag in by_tag:
             yield from _find_field_problems(by_tag[tag], value)
         else:
@@ -179,14 +172,22 @@ def _find_struct_problems(
             yield InvalidField(text, field=tag_field)
 
 
+def _structs(expected: Any) -> list[type[msgspec.Struct]]:
+    """Return the structs that a value of this type can be."""
+    types = [each for each in _alternatives(expected) if isinstance(each, msgspec.StructMeta)]
+    return cast("list[type[msgspec.Struct]]", types)
+
+
 def _alternatives(expected: Any) -> Iterator[Any]:
     """Yield the members of a union without their metadata, or the type itself."""
-    if get_origin(expected) in (Union, UnionType, Annotated):
-        members = get_args(expected)
-        for each in members[:1] if get_origin(expected) is Annotated else members:
-            yield from _alternatives(each)
-    else:
-        yield expected
+    match get_origin(expected):
+        case typing.Annotated:
+            yield from _alternatives(get_args(expected)[0])
+        case typing.Union | types.UnionType:
+            for each in get_args(expected):
+                yield from _alternatives(each)
+        case _:
+            yield expected
 
 
 def _hint(info: inspect.Type) -> str:
