@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from dodona.core.errors import BadRequest, DodonaError, InvalidField
 from dodona.core.json_document import parse_document, to_builtins
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
+from dodona.gateway.openapi import build_openapi
 from dodona.gateway.v1.messages import ChatHistory, V1Message, to_model_messages
 from dodona.gateway.v1.request import V1FunctionName, V1NamedTool, V1Request
 
@@ -232,6 +234,35 @@ def test_what_is_wrong_is_told_with_its_place(
     (problem,) = raised.value.problems()
     assert isinstance(problem, InvalidField)
     assert (problem.field, problem.message) == (param, message)
+
+
+VALIDATOR = jsonschema_rs.Draft202012Validator(
+    {"$ref": "#/components/schemas/V1Request", "components": build_openapi()["components"]}
+)
+# What a schema cannot say: fields that contradict each other, and `logprobs`.
+BETWEEN_FIELDS = (
+    *("max_tokens and max_completion_tokens", "logprobs", "two tools"),
+    *("tool_choice requires", "tool_choice names"),
+)
+
+
+@pytest.mark.parametrize(("more", "_param", "message"), WRONG)
+def test_the_schema_refuses_the_same(more: dict[str, Any], _param: str, message: str) -> None:
+    """As far as one field is concerned."""
+    body = {"model": "oracle", "messages": [HELLO], **more}
+    assert VALIDATOR.is_valid(body) is message.startswith(BETWEEN_FIELDS)
+
+
+def test_the_schema_allows_the_same() -> None:
+    for more in (
+        {name: {"any": ["thing"]} for name in IGNORED_FIELDS},
+        FIXED_FIELDS,
+        dict.fromkeys((*IGNORED_FIELDS, *FIXED_FIELDS, "user", "stream", "stop", "tools")),
+        {"messages": [HELLO, {"role": "assistant", "content": None, "tool_calls": [CALL]}]},
+        {"tools": [TOOL], "tool_choice": "required", "stop": "a", "temperature": 1},
+    ):
+        VALIDATOR.validate({"model": "oracle", "messages": [HELLO], **more})
+        read(**more)
 
 
 def test_a_problem_has_the_hint_of_its_field() -> None:
