@@ -12,7 +12,7 @@ from dodona.core.json_document import parse_document, to_builtins
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
 from dodona.gateway.openapi import build_openapi
 from dodona.gateway.v1.messages import ChatHistory, V1Message, to_model_messages
-from dodona.gateway.v1.request import V1FunctionName, V1NamedTool, V1Request
+from dodona.gateway.v1.request import V1Function, V1Request, V1Tool
 
 HELLO = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "find"}}
@@ -45,7 +45,7 @@ def test_all_of_a_request_is_read() -> None:
     assert (asked.max_tokens, asked.temperature, asked.stop_texts) == (7, 1.0, ("a", "b"))
     assert (asked.thinking, asked.parallel_tool_calls) == (True, False)
     assert [tool.function.name for tool in asked.tools] == ["find"]
-    assert asked.tool_choice == V1NamedTool(V1FunctionName("find"))
+    assert asked.tool_choice == V1Tool(V1Function("find"))
     assert to_builtins(asked.response_format) == {"type": "json_object"}
     assert asked.is_passthrough
 

@@ -13,7 +13,7 @@ error                                   raised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 from uuid import uuid4
 
@@ -48,15 +48,6 @@ class RunDeltas:
         self._sent_parts: list[str] = []
         self._is_restarted = False
         self._used_tools = False  # since the last text
-        self._handlers: Mapping[str, Callable[[StreamChunk], V1Delta | None]] = {
-            "content": self._on_content,
-            "thinking": self._on_thinking,
-            "tool_call": self._on_tool,
-            "tool_result": self._on_tool,
-            "restart": self._on_restart,
-            "done": self._on_done,
-            "error": self._on_error,
-        }
 
     @property
     def text(self) -> str:
@@ -68,8 +59,23 @@ class RunDeltas:
 
     def apply(self, chunk: StreamChunk) -> V1Delta | None:
         """Return the delta to send for a chunk, if any. Raises the error that ended the run."""
-        handler = self._handlers.get(chunk.body["type"])
-        return None if handler is None else handler(chunk)
+        match chunk.body["type"]:
+            case "content":
+                return self._on_content(chunk)
+            case "thinking":
+                self._thinking_parts.append((chunk.seq, chunk.body["content"]))
+                return V1Delta(reasoning_content=chunk.body["content"])
+            case "tool_call" | "tool_result":
+                self._used_tools = True
+            case "restart":
+                self._on_restart(chunk)
+            case "done":
+                self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
+            case "error":
+                raise from_json(chunk.body["error"])
+            case _:
+                pass
+        return None
 
     def _on_content(self, chunk: StreamChunk) -> V1Delta | None:
         text: str = chunk.body["content"]
@@ -94,26 +100,12 @@ class RunDeltas:
             "the model restarted its answer.", hint="Retry, or request without stream."
         )
 
-    def _on_thinking(self, chunk: StreamChunk) -> V1Delta:
-        text: str = chunk.body["content"]
-        self._thinking_parts.append((chunk.seq, text))
-        return V1Delta(reasoning_content=text)
-
-    def _on_tool(self, _chunk: StreamChunk) -> None:
-        self._used_tools = True
-
     def _on_restart(self, chunk: StreamChunk) -> None:
         last: int = chunk.body["discard_after"]
         before = len(self._text_parts)
         self._text_parts = [each for each in self._text_parts if each[0] <= last]
         self._thinking_parts = [each for each in self._thinking_parts if each[0] <= last]
         self._is_restarted = self._is_restarted or len(self._text_parts) < before
-
-    def _on_done(self, chunk: StreamChunk) -> None:
-        self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
-
-    def _on_error(self, chunk: StreamChunk) -> None:
-        raise from_json(chunk.body["error"])
 
 
 class ModelDeltas:

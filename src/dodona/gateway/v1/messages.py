@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from dodona.core.errors import InvalidField
 from dodona.core.json_document import Document
@@ -37,11 +37,7 @@ class V1TextPart(Struct, tag_field="type", tag="text"):
 class V1RefusalPart(Struct, tag_field="type", tag="refusal"):
     """A part of a refusal."""
 
-    refusal: str
-
-    @property
-    def text(self) -> str:
-        return self.refusal
+    text: str = field(name="refusal")
 
 
 Content: TypeAlias = str | list[V1TextPart | V1RefusalPart]

@@ -21,7 +21,7 @@ from dodona.core.ports.model import Done, ModelEvent, ModelRequest, ToolChoice
 from dodona.gateway.v1.completion import FINISH_REASONS, Completion, V1Completion, V1Usage
 from dodona.gateway.v1.deltas import ModelDeltas
 from dodona.gateway.v1.messages import to_model_messages
-from dodona.gateway.v1.request import V1NamedTool, V1Request, V1Tool
+from dodona.gateway.v1.request import V1Request, V1Tool
 from dodona.gateway.v1.run_completion import CHANNEL
 
 _NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
@@ -114,7 +114,7 @@ def _tool_spec(tool: V1Tool) -> ToolSpec:
 
 def _tool_choice(chat_request: V1Request) -> ToolChoice | None:
     match chat_request.tool_choice:
-        case V1NamedTool(function=function):
+        case V1Tool(function=function):
             return ToolChoice("named", function.name)
         case None:
             return None

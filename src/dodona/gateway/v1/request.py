@@ -58,18 +58,6 @@ class V1Tool(Struct, tag_field="type", tag="function"):
     function: V1Function
 
 
-class V1FunctionName(Struct):
-    """The function to call."""
-
-    name: str
-
-
-class V1NamedTool(Struct, tag_field="type", tag="function"):
-    """A tool that must be called."""
-
-    function: V1FunctionName
-
-
 class V1ResponseFormat(Struct):
     """The format of the answer."""
 
@@ -105,7 +93,10 @@ class V1Request(RequestDocument, kw_only=True):
             description="The client's own tools. The agent's model answers directly.",
         ),
     ] = field(default_factory=list[V1Tool])
-    tool_choice: Literal["none", "auto", "required"] | V1NamedTool | None = None
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | V1Tool | None,
+        Meta(description="An object names the tool that must be called."),
+    ] = None
     parallel_tool_calls: bool | None = None
     response_format: Annotated[V1ResponseFormat | None, Meta(description="Only with tools.")] = None
 
@@ -156,7 +147,7 @@ class V1Request(RequestDocument, kw_only=True):
             if name in names[:index]:
                 raise InvalidField(f"two tools are named {name!r}.", field=f"tools[{index}]")
         choice = self.tool_choice
-        if isinstance(choice, V1NamedTool) and choice.function.name not in names:
+        if isinstance(choice, V1Tool) and choice.function.name not in names:
             raise InvalidField(
                 f"tool_choice names {choice.function.name!r:.80}, which is not in tools.",
                 field="tool_choice",

@@ -1,8 +1,8 @@
-"""Methods to send messages to agents, follow and cancel runs, and decide approvals."""
+"""Methods for messages, runs, approvals and sessions."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
@@ -10,12 +10,12 @@ from dodona.agent.question import MAX_QUESTION_CHARS
 from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.domain.approvals import Approval
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
 from dodona.core.json_document import to_builtins
 from dodona.core.messages import Origin
-from dodona.gateway.http.parameter import RunId, text, whole
+from dodona.gateway.http.parameter import RunId, text, up_to, whole
 from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
@@ -23,6 +23,14 @@ from dodona.gateway.websocket.call import Call
 from dodona.gateway.websocket.method import method
 
 _MAX_NAME_LENGTH: Final = 100  # characters; a session key consists of four names
+
+SessionKey: TypeAlias = Annotated[
+    str,
+    text(
+        "The session key, as returned by `chat.send` and `session.list`.",
+        max_length=MAX_KEY_LENGTH,
+    ),
+]
 
 
 def _name(description: str) -> Meta:
@@ -67,12 +75,12 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
         project_id=project_id,
         origin=Origin.USER if is_own else Origin.PEER,
     )
-    call.check_awaited_runs_limit()
+    call.connection.check_awaited_runs_limit()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
-    async with call.session_locks.lock_for(key):
+    async with call.connection.session_locks.lock_for(key):
         await check_run_quota(call.state, call.caller)
         submitted = await call.api.messages.submit(call.user_id, message)
-    call.mark_waiting_for_run()
+    call.connection.mark_waiting_for_run()
     result = {
         "run_id": submitted.run_id,
         "session_key": submitted.session_key,
@@ -106,8 +114,8 @@ async def stream_events(
     page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
     if not page or page[0].id != run_id:
         raise NotFound(f"there is no run {run_id}.")
-    call.check_awaited_runs_limit()
-    call.mark_waiting_for_run()
+    call.connection.check_awaited_runs_limit()
+    call.connection.mark_waiting_for_run()
     key = page[0].session_key
     await call.send_result({"run_id": run_id, "session_key": key})
     return await call.stream_run(run_id, key, after_seq=after)
@@ -145,3 +153,28 @@ async def decide_approval(
     return await rpc_call.api.approvals.decide(
         rpc_call.user_id, run_id, call, approved=approved, note=note
     )
+
+
+@method("chat.history", result="`session_key`, and `messages`: a list.")
+async def get_history(
+    call: Call, session_key: SessionKey, limit: Annotated[int, up_to(200)] = 50
+) -> dict[str, Any]:
+    """List the latest messages of a session, oldest first."""
+    messages = await call.api.sessions.history(call.user_id, session_key, limit=limit)
+    return {"session_key": session_key, "messages": messages}
+
+
+@method("session.list", result="`sessions`: a list of keys with their agents, counts and usage.")
+async def list_sessions(
+    call: Call,
+    limit: Annotated[int, up_to(200)] = 50,
+    skip: Annotated[int, whole("Number to skip.", 0, 10**9)] = 0,
+) -> dict[str, Any]:
+    """List your sessions, most recently active first."""
+    return {"sessions": await call.api.sessions.list(call.user_id, limit=limit, skip=skip)}
+
+
+@method("session.clear", result="`session`: as in `session.list`.", scope="chat")
+async def clear_session(call: Call, session_key: SessionKey) -> dict[str, Any]:
+    """Start a new conversation with the next message. The old one is kept."""
+    return {"session": await call.api.sessions.clear(call.user_id, session_key)}
