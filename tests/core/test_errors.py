@@ -41,6 +41,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "NotFound": ("not_found", 2, 404),
     "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
+    "InvalidField": ("bad_request", 2, 400),
     "HeadMoved": ("head_moved", 2, 409),
     "LaneFull": ("queue_full", 2, 429),
 }

@@ -145,14 +145,15 @@ class V1Chunk(Document, kw_only=True):
     usage: V1Usage | UnsetType | None = UNSET
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Completion:
-    """The metadata of one completion. `model` is the name that the client requested."""
+    """Builds one completion, or its chunks. `model` is the name that the client requested."""
 
     id: str
     model: str
     include_usage: bool = False  # whether the stream ends with a usage chunk
     created: int = field(default_factory=lambda: int(time()))
+    _has_started: bool = False  # whether the role was sent
 
     def build_response(
         self,
@@ -177,19 +178,22 @@ class Completion:
             usage=usage,
         )
 
-    def encode_first(self) -> bytes:
-        """Encode the first chunk, which has the role."""
-        return self.encode_delta(V1Delta(role="assistant", content="", refusal=None))
-
     def encode_delta(self, delta: V1Delta) -> bytes:
-        """Encode a chunk with one delta."""
-        return self._encode_chunk([V1ChunkChoice(delta=delta)])
+        """Encode a chunk with one delta, the first time after a chunk with the role."""
+        return self._encode_choice(V1ChunkChoice(delta=delta))
 
     def encode_last(self, finish: Finish, usage: V1Usage) -> bytes:
         """Encode the finish reason, the usage if requested, and [DONE]."""
-        finish_chunk = self._encode_chunk([V1ChunkChoice(delta=V1Delta(), finish_reason=finish)])
+        finish_chunk = self._encode_choice(V1ChunkChoice(delta=V1Delta(), finish_reason=finish))
         usage_chunk = self._encode_chunk([], usage) if self.include_usage else b""
         return finish_chunk + usage_chunk + DONE_EVENT
+
+    def _encode_choice(self, choice: V1ChunkChoice) -> bytes:
+        if self._has_started:
+            return self._encode_chunk([choice])
+        self._has_started = True
+        start = V1ChunkChoice(delta=V1Delta(role="assistant", content="", refusal=None))
+        return self._encode_chunk([start]) + self._encode_chunk([choice])
 
     def _encode_chunk(self, choices: list[V1ChunkChoice], usage: V1Usage | None = None) -> bytes:
         chunk = V1Chunk(

@@ -52,18 +52,14 @@ class PassthroughCompletion:
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield the encoded chunks. Raises errors of the model."""
-        deltas, completion = ModelDeltas(), self.completion
-        has_started = False
+        deltas = ModelDeltas()
         async with aclosing(self._events()) as events:
             async for event in events:
-                piece = b"" if has_started else completion.encode_first()
-                piece += b"".join([completion.encode_delta(delta) for delta in deltas.apply(event)])
+                for delta in deltas.apply(event):
+                    yield self.completion.encode_delta(delta)
                 if isinstance(event, Done):
-                    piece += completion.encode_last(
-                        FINISH_REASONS[event.finish.value], _total_usage(event)
-                    )
-                has_started = True
-                yield piece
+                    finish = FINISH_REASONS[event.finish.value]
+                    yield self.completion.encode_last(finish, _total_usage(event))
 
     def _events(self) -> AsyncGenerator[ModelEvent]:
         return self.api.passthrough.stream(self.user_id, self.request)

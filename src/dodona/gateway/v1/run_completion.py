@@ -55,20 +55,13 @@ class RunCompletion:
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield the encoded chunks. Cancels the run if the stream is closed early."""
-        deltas, completion = RunDeltas(is_streaming=True), self.completion
-        has_started = False
+        deltas = RunDeltas(is_streaming=True)
         try:
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     if (delta := deltas.apply(chunk)) is not None:
-                        yield (
-                            b"" if has_started else completion.encode_first()
-                        ) + completion.encode_delta(delta)
-                        has_started = True
-            finish, usage = await self._finish(deltas)
-            yield (b"" if has_started else completion.encode_first()) + completion.encode_last(
-                finish, usage
-            )
+                        yield self.completion.encode_delta(delta)
+            yield self.completion.encode_last(*await self._finish(deltas))
         finally:
             if not deltas.finish and not self.shutdown.has_started:
                 await self.cancel()
