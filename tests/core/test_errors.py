@@ -60,7 +60,10 @@ def defined() -> dict[str, type[DodonaError]]:
 
 def bare(name: str) -> DodonaError:
     """An error with nothing but a message, and what its class insists on."""
-    insists = {"ProviderError": {"kind": ProviderErrorKind.SERVER, "provider": "acme"}}
+    insists = {
+        "ProviderError": {"kind": ProviderErrorKind.SERVER, "provider": "acme"},
+        "InvalidField": {"field": "name"},
+    }
     return defined()[name]("it is so.", **insists.get(name, {}))
 
 

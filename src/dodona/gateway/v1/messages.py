@@ -122,7 +122,9 @@ class ChatHistory:
         dialogue = [
             each for each in messages if isinstance(each, V1UserMessage | V1AssistantMessage)
         ]
-        questions = _after_last_answer(dialogue)
+        answers = [n for n, each in enumerate(dialogue) if isinstance(each, V1AssistantMessage)]
+        start = answers[-1] + 1 if answers else 0
+        before, questions = dialogue[:start], dialogue[start:]
         question = PARAGRAPH_BREAK.join(text_of(each) for each in questions)
         if not question.strip():
             raise InvalidField(
@@ -130,21 +132,11 @@ class ChatHistory:
                 field="messages",
                 hint="The last message must have the role user and a text.",
             )
-        before = dialogue[: len(dialogue) - len(questions)]
         return cls(
             PARAGRAPH_BREAK.join(filter(None, instructions)),
             tuple(_pair_exchanges(before)),
             question,
         )
-
-
-def _after_last_answer(messages: Sequence[V1Message]) -> list[V1Message]:
-    trailing: list[V1Message] = []
-    for message in reversed(messages):
-        if isinstance(message, V1AssistantMessage):
-            break
-        trailing.insert(0, message)
-    return trailing
 
 
 def _pair_exchanges(messages: Iterable[V1Message]) -> Iterator[tuple[str, str]]:
