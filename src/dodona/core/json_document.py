@@ -246,7 +246,7 @@ def describe(info: inspect.Type) -> str:
 
 def _describe_scalar(info: inspect.Type) -> str:
     match info:
-        case inspect.StrType(pattern=str(pattern)):
+        case inspect.StrType(pattern=str(pattern), max_length=None):
             return f"a string that matches {pattern}"
         case inspect.StrType(min_length=low, max_length=high):
             return _describe_text(low or None, high)
