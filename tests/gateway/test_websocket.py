@@ -298,15 +298,11 @@ WRONG = [
     ),
     (
         {"id": 1, "method": "chat.cancel", "params": {"run_id": "7"}},
-        bad_request(
-            1, "run_id must be a whole number from 0 to 999,999,999,999,999,999 (got '7')."
-        ),
+        bad_request(1, "run_id must be a whole number of at least 0 (got '7')."),
     ),
     (
         {"id": 1, "method": "chat.cancel", "params": {"run_id": True}},
-        bad_request(
-            1, "run_id must be a whole number from 0 to 999,999,999,999,999,999 (got True)."
-        ),
+        bad_request(1, "run_id must be a whole number of at least 0 (got true)."),
     ),
     (
         {"id": 1, "method": "chat.send", "params": {**PARAMS_OF_SEND, "content": None}},
