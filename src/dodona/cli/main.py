@@ -10,9 +10,8 @@ from types import TracebackType
 from cyclopts import App, CycloptsError
 
 from dodona import __version__
-from dodona.cli.terminal.output import print_error, print_note
+from dodona.cli.terminal.output import REDACTOR, print_error, print_note
 from dodona.core.errors import BadRequest, DodonaError
-from dodona.net.redactor import Redactor
 
 app = App(
     name="dodona",
@@ -160,15 +159,15 @@ app.command(
 
 def main() -> None:
     """Run the command line. Every error is printed here, in one format and without secrets."""
-    redactor = Redactor()
-    _redact_tracebacks(redactor)
+    sys.excepthook = _print_traceback
     as_json = "--json" in sys.argv
     try:
-        code = _run(redactor)
+        command, bound, _ = app.parse_args(exit_on_error=False, print_error=False)
+        code = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
-        code = print_error(_usage_error(error), as_json=as_json, redactor=redactor)
+        code = print_error(_usage_error(error), as_json=as_json)
     except DodonaError as error:
-        code = print_error(error, as_json=as_json, redactor=redactor)
+        code = print_error(error, as_json=as_json)
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
@@ -179,21 +178,11 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _run(redactor: Redactor) -> object:
-    """Call the command. A `redactor` parameter is injected and cannot be set by the user."""
-    command, bound, injected = app.parse_args(exit_on_error=False, print_error=False)
-    return command(*bound.args, **bound.kwargs, **dict.fromkeys(injected, redactor))
-
-
-def _redact_tracebacks(redactor: Redactor) -> None:
-    """Remove secrets from the traceback of an uncaught exception."""
-
-    def print_traceback(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
-        print_note(redactor.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
-
-    sys.excepthook = print_traceback
+def _print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print the traceback of an uncaught exception without secrets."""
+    print_note(REDACTOR.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
 
 
 def _usage_error(error: CycloptsError) -> BadRequest:

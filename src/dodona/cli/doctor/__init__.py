@@ -8,7 +8,6 @@ from dodona.app.config.config import Config
 from dodona.app.models.credentials import Credentials
 from dodona.cli.doctor import gateway, home, models, notes, store
 from dodona.cli.doctor.finding import Finding
-from dodona.net.redactor import Redactor
 
 
 def run_local_checks(config: Config, credentials: Credentials) -> Iterator[Finding]:
@@ -18,11 +17,9 @@ def run_local_checks(config: Config, credentials: Credentials) -> Iterator[Findi
     yield from notes.run_checks(config)
 
 
-async def run_remote_checks(
-    config: Config, credentials: Credentials, redactor: Redactor
-) -> AsyncIterator[Finding]:
+async def run_remote_checks(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
     """Run the checks that send requests: to the gateway and to model providers."""
     async for finding in gateway.run_checks(config, credentials):
         yield finding
-    async for finding in models.run_checks(config, credentials, redactor):
+    async for finding in models.run_checks(config, credentials):
         yield finding

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
 from dodona.agent.views import ContextViews, TreeViews
 from dodona.agent.views.tree import ROOT, TreeOutline, node_json
-from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.conversation.ask import ProjectName
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.project_file import project_of
-from dodona.cli.store_access import open_store
+from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
+from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
-from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.terminal.output import (
+    REDACTOR,
+    format_columns,
+    print_json,
+    print_note,
+    print_text,
+)
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
-from dodona.net.redactor import Redactor
 
 app = App(name="context", help="Show and change a project's conversation.")
 
@@ -37,17 +35,11 @@ Name = Annotated[str, Parameter(name="NAME", help="A context_id such as node-12,
 
 
 @app.command
-def show(
-    *,
-    project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def show(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Show the conversation: its state, summary and recent messages."""
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     state = context.run(lambda _, contexts: contexts.show(LOCAL_USER, context.project))
-    context.print_result(state, as_json=json, text=lambda: "\n".join(_format_context(state)))
+    options.print_result(state, "\n".join(_format_context(state)))
 
 
 @app.command
@@ -58,27 +50,24 @@ def tree(
         Parameter(name="--all", negative="", show_default=False, help="Show all nodes."),
     ] = False,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Draw the conversation as a tree, oldest node first.
 
     Nodes on the path to the head are marked with ●.
     """
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     lines, document = context.run(
         lambda trees, _: _load_tree(trees, context.project, fold=not every)
     )
-
-    def text() -> str:
-        is_terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if is_terminal else 1_000
-        colour = is_terminal and not os.environ.get("NO_COLOR")
-        nodes = {node["id"]: node for node in document["nodes"]}
-        return "\n".join(draw_lines(lines, nodes, width=width, colour=colour))
-
-    context.print_result(document, as_json=json, text=text)
+    if options.json:
+        print_json(REDACTOR.scrub_all(document))
+        return
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else 1_000
+    colour = is_terminal and not os.environ.get("NO_COLOR")
+    nodes = {node["id"]: node for node in document["nodes"]}
+    print_text(REDACTOR.scrub("\n".join(draw_lines(lines, nodes, width=width, colour=colour))))
 
 
 @app.command
@@ -93,15 +82,13 @@ def checkout(
     /,
     *,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Continue the conversation from another node."""
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     to = None if name == ROOT else name
     moved = context.run(lambda trees, _: trees.checkout(LOCAL_USER, context.project, to))
-    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    options.print_result(moved, _format_head(moved))
 
 
 @app.command
@@ -111,21 +98,19 @@ def branch(
     *,
     label: Annotated[str | None, Parameter(help="Label for the branching point.")] = None,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Start a branch at a message.
 
     A branch at a question replaces the question; a branch at an answer continues
     after it.
     """
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
     moved = context.run(
         lambda trees, _: trees.branch(LOCAL_USER, context.project, **start, label=label)
     )
-    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    options.print_result(moved, _format_head(moved))
 
 
 @app.command
@@ -137,12 +122,10 @@ def label(
     /,
     *,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Set or remove the label of a node."""
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
 
     async def change(trees: TreeViews, _: ContextViews) -> dict[str, Any]:
         context_id = await trees.find(LOCAL_USER, context.project, name)
@@ -150,7 +133,7 @@ def label(
 
     node = context.run(change)
     state = "has no label now" if node["label"] is None else f"is labelled {node['label']}"
-    context.print_result(node, as_json=json, text=lambda: f"{node['context_id']} {state}.")
+    options.print_result(node, f"{node['context_id']} {state}.")
 
 
 @app.command
@@ -162,15 +145,13 @@ def prune(
         bool, Parameter(negative="", show_default=False, help="Skip the confirmation.")
     ] = False,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Delete a node and its descendants permanently.
 
     Their usage and cost stay on record.
     """
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     if not yes and not sys.stdin.isatty():
         raise BadRequest("pruning is permanent.", hint="Confirm with --yes.")
     context_id, nodes = context.run(lambda trees, _: _find_subtree(trees, context.project, name))
@@ -178,57 +159,33 @@ def prune(
         _confirm(f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?")
     result = context.run(lambda trees, _: trees.prune(LOCAL_USER, context_id))
     next_line = f"The next question continues from {result['head'] or 'the root'}."
-    context.print_result(
-        result,
-        as_json=json,
-        text=lambda: f"{_format_count(result['pruned'])} deleted. {next_line}",
-    )
+    options.print_result(result, f"{_format_count(result['pruned'])} deleted. {next_line}")
 
 
 @app.command
-def close(
-    *,
-    project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def close(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Close the conversation.
 
     The next question starts a new one.
     """
-    context = _ProjectContext(project, config, redactor)
+    context = _ProjectContext(options, project)
     closed = context.run(lambda _, contexts: contexts.close(LOCAL_USER, context.project))
     line = f"The conversation of {context.project} is closed. The next question starts a new one."
-    context.print_result(closed, as_json=json, text=lambda: line)
+    options.print_result(closed, line)
 
 
 class _ProjectContext:
     """The project of a command, in the configured store."""
 
-    def __init__(self, project: str | None, file: Path | None, redactor: Redactor) -> None:
-        self._config = load_config_quietly(file, redactor)
-        self._redactor = redactor
-        self.project = project_of(Path.cwd()) if project is None else project
+    def __init__(self, options: CommonOptions, project: str | None) -> None:
+        self._config = options.load_config()
+        self.project = current_project(project)
 
     def run(self, action: Callable[[TreeViews, ContextViews], Awaitable[T]]) -> T:
-        return asyncio.run(_run_with_views(self._config, self._redactor, action))
-
-    def print_result(
-        self, result: dict[str, Any], *, as_json: bool, text: Callable[[], str]
-    ) -> None:
-        if as_json:
-            print_json(self._redactor.scrub_all(result))
-        else:
-            print_text(self._redactor.scrub(text()))
-
-
-async def _run_with_views(
-    config: Config, redactor: Redactor, action: Callable[[TreeViews, ContextViews], Awaitable[T]]
-) -> T:
-    """Run an action on the store. A running gateway reads the new head from it."""
-    async with open_store(config, redactor) as store:
-        return await action(TreeViews(store), ContextViews(store))
+        """Run an action on the store. A running gateway reads the new head from it."""
+        return run_with_store(
+            self._config, lambda store: action(TreeViews(store), ContextViews(store))
+        )
 
 
 async def _load_tree(

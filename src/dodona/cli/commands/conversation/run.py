@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter, validators
 
 from dodona.agent.views import RunViews
-from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import format_columns
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import from_json
-from dodona.net.redactor import Redactor
 
 app = App(name="run", help="List and show runs.")
 
 MAX_QUESTION_WIDTH = 60
-T = TypeVar("T")
 
 
 @app.command(name="list")
@@ -33,51 +27,30 @@ def list_runs(
     limit: Annotated[
         int, Parameter(help="Maximum number of runs.", validator=validators.Number(gte=1, lte=200))
     ] = 20,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """List runs, newest first."""
-    loaded = load_config_quietly(config, redactor)
-    runs = asyncio.run(
-        _with_views(
-            loaded,
-            redactor,
-            lambda views: views.list(LOCAL_USER, project_id=project, limit=limit),
-        )
+    runs = run_with_store(
+        options.load_config(),
+        lambda store: RunViews(store).list(LOCAL_USER, project_id=project, limit=limit),
     )
-    if json:
-        print_json(redactor.scrub_all({"runs": runs}))
-    elif not runs:
-        print_text('No runs yet. Try: dodona ask "…"')
-    else:
-        heading = ("run", "status", "asked", "took", "tokens", "project", "question")
-        print_text(redactor.scrub(format_columns([heading, *map(_run_row, runs)])))
+    options.print_table(
+        {"runs": runs},
+        ("run", "status", "asked", "took", "tokens", "project", "question"),
+        map(_run_row, runs),
+        empty='No runs yet. Try: dodona ask "…"',
+    )
 
 
 @app.command
 def show(
-    run: Annotated[int, Parameter(name="ID", help="Run ID.")],
-    /,
-    *,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    run: Annotated[int, Parameter(name="ID", help="Run ID.")], /, *, options: Options = DEFAULTS
 ) -> None:
     """Show the question, answer and steps of a run."""
-    loaded = load_config_quietly(config, redactor)
-    document = asyncio.run(_with_views(loaded, redactor, lambda views: views.show(LOCAL_USER, run)))
-    if json:
-        print_json(redactor.scrub_all(document))
-    else:
-        print_text(redactor.scrub("\n".join(_format_run(document))))
-
-
-async def _with_views(
-    config: Config, redactor: Redactor, read: Callable[[RunViews], Awaitable[T]]
-) -> T:
-    async with open_store(config, redactor) as store:
-        return await read(RunViews(store))
+    document = run_with_store(
+        options.load_config(), lambda store: RunViews(store).show(LOCAL_USER, run)
+    )
+    options.print_result(document, "\n".join(_format_run(document)))
 
 
 def _run_row(run: dict[str, Any]) -> tuple[str, ...]:

@@ -15,11 +15,10 @@ from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.terminal.output import print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.terminal.output import REDACTOR, print_json, print_text
 from dodona.cli.terminal.progress import ProgressBar
 from dodona.core.errors import StoreError
-from dodona.net.redactor import Redactor
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
 from dodona.store.db.location import StoreLocation, parse_location
@@ -41,9 +40,7 @@ def create(
     ] = None,
     /,
     *,
-    config: ConfigFile = None,
-    json: AsJson = False,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Back up the store.
 
@@ -51,20 +48,20 @@ def create(
     file is included, with anything that looks like a secret redacted. Keys,
     notes and code are not included.
     """
-    loaded, location = _load_with_location(config, redactor)
+    loaded, location = _load_with_location(options.config)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
     with ProgressBar("backup") as bar:
         manifest = backup.create(
-            location, folder, extra_files=_redacted_config(loaded, redactor), on_progress=bar.update
+            location, folder, extra_files=_redacted_config(loaded), on_progress=bar.update
         )
-    if json:
-        print_json(redactor.scrub_all({"path": str(folder.absolute()), **_manifest_json(manifest)}))
-    else:
-        print_text(redactor.scrub(f"{folder}: {_format_manifest(manifest)}"))
+    options.print_result(
+        {"path": str(folder.absolute()), **_manifest_json(manifest)},
+        f"{folder}: {_format_manifest(manifest)}",
+    )
 
 
 @app.command
-def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor) -> int:
+def verify(path: Folder, /, *, json: AsJson = False) -> int:
     """Verify a backup.
 
     Checks the checksums, the database and the row counts. The exit code is 0 if
@@ -75,13 +72,13 @@ def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor)
     for result in backup.verify(path):
         if not json:
             heading = [] if results else [f"{path}: {_format_manifest(manifest)}"]
-            print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
+            print_text(REDACTOR.scrub("\n".join((*heading, *_format_check(result)))))
         results.append(result)
     is_intact = not any(result.problems for result in results)
     if json:
         checks = {result.name: list(result.problems) for result in results}
         print_json(
-            redactor.scrub_all({"ok": is_intact, **_manifest_json(manifest), "checks": checks})
+            REDACTOR.scrub_all({"ok": is_intact, **_manifest_json(manifest), "checks": checks})
         )
     return 0 if is_intact else StoreError.exit_code
 
@@ -95,24 +92,21 @@ def restore(
         bool,
         Parameter(negative="", show_default=False, help="Replace an existing store."),
     ] = False,
-    config: ConfigFile = None,
-    json: AsJson = False,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Restore a backup.
 
     The existing store is kept under another name. Nothing is changed if the
     backup is damaged or the store is in use.
     """
-    _, location = _load_with_location(config, redactor)
+    _, location = _load_with_location(options.config)
     manifest = Manifest.read(path)
     with ProgressBar("restore") as bar:
         previous = backup.restore(path, location, force=force, on_progress=bar.update)
-    if json:
-        report = {"store": str(location), "kept": previous, **_manifest_json(manifest)}
-        print_json(redactor.scrub_all(report))
-    else:
-        print_text(redactor.scrub("\n".join(_format_restored(path, location, manifest, previous))))
+    options.print_result(
+        {"store": str(location), "kept": previous, **_manifest_json(manifest)},
+        "\n".join(_format_restored(path, location, manifest, previous)),
+    )
 
 
 def _format_restored(
@@ -128,18 +122,18 @@ def _format_restored(
         yield f"The config file in the backup was not restored: {path / CONFIG_FILE_NAME}"
 
 
-def _load_with_location(config: ConfigFile, redactor: Redactor) -> tuple[Config, StoreLocation]:
-    loaded = load_config(os.environ, config)
-    configure_logging(loaded.settings.log, redactor)
-    return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))
+def _load_with_location(file: Path | None) -> tuple[Config, StoreLocation]:
+    loaded = load_config(os.environ, file)
+    configure_logging(loaded.settings.log, REDACTOR)
+    return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, REDACTOR)))
 
 
-def _redacted_config(config: Config, redactor: Redactor) -> dict[str, bytes]:
+def _redacted_config(config: Config) -> dict[str, bytes]:
     """Return the config file, redacted. It should only refer to secrets; this is a safeguard."""
     file = config.origins.file
     if file is None:
         return {}
-    return {CONFIG_FILE_NAME: redactor.scrub(file.read_text(encoding="utf-8")).encode()}
+    return {CONFIG_FILE_NAME: REDACTOR.scrub(file.read_text(encoding="utf-8")).encode()}
 
 
 def _manifest_json(manifest: Manifest) -> dict[str, object]:

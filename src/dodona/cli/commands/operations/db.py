@@ -11,9 +11,8 @@ from dodona.app.config.config import load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
-from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.terminal.output import print_json, print_text
+from dodona.cli.options import DEFAULTS, CommonOptions, Options
+from dodona.cli.terminal.output import REDACTOR, print_json, print_text
 from dodona.core.errors import StoreError
 from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
@@ -25,18 +24,17 @@ app = App(name="db", help="Migrate and check the store.")
 
 
 @app.command
-def migrate(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> None:
+def migrate(*, options: Options = DEFAULTS) -> None:
     """Migrate the store to the current schema, or create it.
 
     Every command that opens the store does the same.
     """
-    location = _store_location(config, redactor)
+    location = _store_location(options)
     before = migrate_store(location).revision
-    if json:
-        report = {"store": str(location), "before": before or None, "now": NEWEST_REVISION}
-        print_json(redactor.scrub_all(report))
-    else:
-        print_text(redactor.scrub(f"{location}: {_format_migration(before)}"))
+    options.print_result(
+        {"store": str(location), "before": before or None, "now": NEWEST_REVISION},
+        f"{location}: {_format_migration(before)}",
+    )
 
 
 def _format_migration(before: str) -> str:
@@ -48,23 +46,23 @@ def _format_migration(before: str) -> str:
 
 
 @app.command
-def check(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
+def check(*, options: Options = DEFAULTS) -> int:
     """Check the integrity of the store without changing it.
 
     The exit code is 0 if there are no problems.
     """
-    location = _store_location(config, redactor)
+    location = _store_location(options)
     results: list[CheckResult] = []
     for result in check_store(location):
-        if not json:
+        if not options.json:
             heading = [] if results else [str(location)]
-            print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
+            print_text(REDACTOR.scrub("\n".join((*heading, *_format_check(result)))))
         results.append(result)
     is_intact = not any(result.problems for result in results)
-    if json:
+    if options.json:
         checks = {result.name: list(result.problems) for result in results}
         report = {"ok": is_intact, "store": str(location), "checks": checks}
-        print_json(redactor.scrub_all(report))
+        print_json(REDACTOR.scrub_all(report))
     return 0 if is_intact else StoreError.exit_code
 
 
@@ -74,7 +72,7 @@ def _format_check(result: CheckResult) -> Iterator[str]:
         yield f"      {problem}"
 
 
-def _store_location(config: ConfigFile, redactor: InjectedRedactor) -> StoreLocation:
-    loaded = load_config(os.environ, config)
-    configure_logging(loaded.settings.log, redactor)
-    return parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))
+def _store_location(options: CommonOptions) -> StoreLocation:
+    config = load_config(os.environ, options.config)
+    configure_logging(config.settings.log, REDACTOR)
+    return parse_location(store_url(config, Credentials(config, os.environ, REDACTOR)))

@@ -5,23 +5,18 @@ It writes to the store. A running gateway applies changes within a second.
 
 from __future__ import annotations
 
-import asyncio
 from time import time
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from dodona.agent.views.documents import iso
-from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson, parse_duration
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
-from dodona.cli.terminal.screen import strip_control_chars
+from dodona.cli.arguments import parse_duration
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
-from dodona.net.redactor import Redactor
 
 app = App(name="token", help="Create, list and revoke API tokens.")
 
@@ -37,9 +32,7 @@ def create(
     expires: Annotated[
         str | None, Parameter(help="Lifetime, such as 12h, 90d or 1y. Unlimited by default.")
     ] = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Create a token and print it.
 
@@ -47,12 +40,14 @@ def create(
     """
     expires_at = None if expires is None else time() + parse_duration(expires, option="--expires")
     scopes = frozenset(each.strip() for each in scope.split(",") if each.strip())
-    loaded = load_config_quietly(config, redactor)
-    token, secret = asyncio.run(
-        _create(loaded, redactor, user, scopes, label=label, expires_at=expires_at)
+    token, secret = run_with_store(
+        options.load_config(),
+        lambda store: store.api_tokens.create(
+            user, scopes, by=LOCAL_USER, label=label, expires_at=expires_at
+        ),
     )
     # Printed on purpose, so it bypasses the redactor.
-    if json:
+    if options.json:
         print_json({**_token_json(token), "token": secret})
         return
     print_text(secret)
@@ -64,21 +59,15 @@ def create(
 
 
 @app.command(name="list")
-def list_tokens(
-    *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
-) -> None:
+def list_tokens(*, options: Options = DEFAULTS) -> None:
     """List all tokens, including revoked and expired ones."""
-    loaded = load_config_quietly(config, redactor)
-    tokens = asyncio.run(_list(loaded, redactor))
-    if json:
-        print_json(redactor.scrub_all({"tokens": [_token_json(each) for each in tokens]}))
-    elif not tokens:
-        print_text("No tokens. Create one: dodona token create --user NAME --scope chat")
-    else:
-        heading = ("id", "user", "scopes", "state", "created", "last used", "label")
-        print_text(
-            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, tokens)])))
-        )
+    tokens = run_with_store(options.load_config(), lambda store: store.api_tokens.list())
+    options.print_table(
+        {"tokens": [_token_json(each) for each in tokens]},
+        ("id", "user", "scopes", "state", "created", "last used", "label"),
+        map(_row, tokens),
+        empty="No tokens. Create one: dodona token create --user NAME --scope chat",
+    )
 
 
 @app.command
@@ -86,45 +75,16 @@ def revoke(
     token: Annotated[int, Parameter(name="ID", help="Token ID.")],
     /,
     *,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Revoke a token.
 
     A running gateway applies this within a second.
     """
-    loaded = load_config_quietly(config, redactor)
-    revoked = asyncio.run(_revoke(loaded, redactor, token))
-    if json:
-        print_json(redactor.scrub_all(_token_json(revoked)))
-    else:
-        print_text(f"Revoked token {revoked.id} of {revoked.user_id}.")
-
-
-async def _create(
-    config: Config,
-    redactor: Redactor,
-    user: str,
-    scopes: frozenset[str],
-    *,
-    label: str,
-    expires_at: float | None,
-) -> tuple[ApiToken, str]:
-    async with open_store(config, redactor) as store:
-        return await store.api_tokens.create(
-            user, scopes, by=LOCAL_USER, label=label, expires_at=expires_at
-        )
-
-
-async def _list(config: Config, redactor: Redactor) -> list[ApiToken]:
-    async with open_store(config, redactor) as store:
-        return await store.api_tokens.list()
-
-
-async def _revoke(config: Config, redactor: Redactor, token_id: int) -> ApiToken:
-    async with open_store(config, redactor) as store:
-        return await store.api_tokens.revoke(token_id, by=LOCAL_USER)
+    revoked = run_with_store(
+        options.load_config(), lambda store: store.api_tokens.revoke(token, by=LOCAL_USER)
+    )
+    options.print_result(_token_json(revoked), f"Revoked token {revoked.id} of {revoked.user_id}.")
 
 
 def _format_state(token: ApiToken) -> str:

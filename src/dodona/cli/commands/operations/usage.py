@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 from collections.abc import Sequence
@@ -12,18 +11,14 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter, validators
 
 from dodona.agent.views import SpendingViews
-from dodona.app.config.config import Config
 from dodona.app.models.factory import ceilings
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import REDACTOR, format_columns, print_text
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.usage import GroupBy, UsageQuery
 from dodona.core.errors import BadRequest
-from dodona.net.redactor import Redactor
 
 ALL_USERS: Final = "*"
 MAX_BAR_WIDTH: Final = 24  # columns
@@ -62,35 +57,25 @@ def usage(
         bool,
         Parameter(name="--csv", negative="", show_default=False, help="Print the result as CSV."),
     ] = False,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Show model usage and cost."""
-    if json and as_csv:
+    if options.json and as_csv:
         raise BadRequest("--json and --csv cannot be combined.", hint="Use one of them.")
-    loaded = load_config_quietly(config, redactor)
-    report = redactor.scrub_all(
-        asyncio.run(_load_usage(loaded, redactor, usage_filter or UsageFilter()))
+    config = options.load_config()
+    shown = usage_filter or UsageFilter()
+    report = run_with_store(
+        config,
+        lambda store: SpendingViews(store, ceilings(config.settings)).usage(
+            shown.period, GroupBy(shown.by), max_rows=shown.limit
+        ),
     )
-    if json:
-        print_json(report)
-    elif as_csv:
-        print_text(_format_csv(report["usage"]), end="")
-    elif not report["usage"]:
-        print_text("No model calls in this period.")
+    if as_csv:
+        print_text(_format_csv(REDACTOR.scrub_all(report["usage"])), end="")
+    elif report["usage"]:
+        options.print_result(report, _format_chart(report))
     else:
-        print_text(_format_chart(report))
-
-
-async def _load_usage(
-    config: Config, redactor: Redactor, usage_filter: UsageFilter
-) -> dict[str, Any]:
-    async with open_store(config, redactor) as store:
-        views = SpendingViews(store, ceilings(config.settings))
-        return await views.usage(
-            usage_filter.period, GroupBy(usage_filter.by), max_rows=usage_filter.limit
-        )
+        options.print_result(report, "No model calls in this period.")
 
 
 def _format_csv(rows: Sequence[dict[str, Any]]) -> str:
