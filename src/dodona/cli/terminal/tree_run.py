@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dodona.cli.arguments import flag
 from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_debug import debug
 from dodona.core.errors import DodonaError, LoadError, SourceLocation, did_you_mean
@@ -29,17 +30,13 @@ LIVE_INTERVAL = 0.1
 MAX_WIDTH = 100
 
 
-def _flag(text: str) -> Parameter:
-    return Parameter(help=text, negative="", show_default=False)
-
-
 @dataclass(frozen=True, slots=True)
 class TreeRunFlags:
     """How to observe and limit a tree run."""
 
-    trace: Annotated[bool, _flag("Show the ticks after the run.")] = False
-    live: Annotated[bool, _flag("Draw the tree while it runs.")] = False
-    step: Annotated[bool, _flag("Pause before every node.")] = False
+    trace: Annotated[bool, flag("Show the ticks after the run.")] = False
+    live: Annotated[bool, flag("Draw the tree while it runs.")] = False
+    step: Annotated[bool, flag("Pause before every node.")] = False
     breakpoints: Annotated[
         tuple[str, ...],
         Parameter(

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views import ApprovalViews
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, CommonOptions, Options
 from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.screen import format_brief
@@ -24,9 +25,7 @@ def approve(
     call: Annotated[str | None, Parameter(name="CALL", help="Call ID.")] = None,
     /,
     *,
-    deny: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Deny the call.")
-    ] = False,
+    deny: Annotated[bool, flag("Deny the call.")] = False,
     note: Annotated[
         str, Parameter(show_default=False, help="Reason for the denial, shown to the model.")
     ] = "",

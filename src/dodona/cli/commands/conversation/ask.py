@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from dodona.agent.question import Question
 from dodona.app.config.config import Config
+from dodona.cli.arguments import flag
 from dodona.cli.client.ask import fetch_answer, show_answer
 from dodona.cli.client.connect import connect
 from dodona.cli.options import DEFAULTS, Options, ProjectName
@@ -68,9 +69,7 @@ def ask(
     ],
     /,
     *,
-    new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
-    ] = False,
+    new: Annotated[bool, flag("Start a new conversation.")] = False,
     ask_options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     options: Options = DEFAULTS,
 ) -> None:

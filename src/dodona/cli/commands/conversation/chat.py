@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from dodona.app.config.config import Config
+from dodona.cli.arguments import flag
 from dodona.cli.client.ask import show_answer
 from dodona.cli.client.connect import connect
 from dodona.cli.client.in_process import Client
@@ -32,9 +33,7 @@ PROMPT: Final = "› "
 
 def chat(
     *,
-    new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
-    ] = False,
+    new: Annotated[bool, flag("Start a new conversation.")] = False,
     options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     config: ConfigFile = None,
 ) -> int:

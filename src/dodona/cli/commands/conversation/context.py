@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from dodona.agent.views import ContextViews, TreeViews
 from dodona.agent.views.tree import ROOT, TreeOutline, node_json
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
 from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
@@ -45,10 +46,7 @@ def show(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
 @app.command
 def tree(
     *,
-    every: Annotated[
-        bool,
-        Parameter(name="--all", negative="", show_default=False, help="Show all nodes."),
-    ] = False,
+    every: Annotated[bool, flag("Show all nodes.", name="--all")] = False,
     project: ProjectName = None,
     options: Options = DEFAULTS,
 ) -> None:
@@ -141,9 +139,7 @@ def prune(
     name: Name,
     /,
     *,
-    yes: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Skip the confirmation.")
-    ] = False,
+    yes: Annotated[bool, flag("Skip the confirmation.")] = False,
     project: ProjectName = None,
     options: Options = DEFAULTS,
 ) -> None:

@@ -11,6 +11,7 @@ from dodona.agent.views import SpendingViews
 from dodona.app.config.config import file_to_edit, is_implicit_file, load_config
 from dodona.app.config.edit import edit_config
 from dodona.app.models.factory import ceilings
+from dodona.cli.arguments import flag
 from dodona.cli.commands.operations.usage import ALL_USERS, User, draw_bar
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.store_access import run_with_store
@@ -54,9 +55,7 @@ def set_(
     usd: Annotated[
         float | None, Parameter(help="Limit in US dollars.", validator=validators.Number(gte=0))
     ] = None,
-    none: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Remove the limits.")
-    ] = False,
+    none: Annotated[bool, flag("Remove the limits.")] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Set a budget in the config file.

@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
 from dodona.app.config.config import load_config
 from dodona.app.config.settings import LoggingSection
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
+from dodona.cli.arguments import flag
 from dodona.cli.doctor import home, run_local_checks, run_remote_checks
 from dodona.cli.doctor.finding import STATE_MARKS, Finding, wrong
 from dodona.cli.options import DEFAULTS, CommonOptions, Options
@@ -26,12 +25,7 @@ UNHEALTHY_EXIT_CODE = 1
 def doctor(
     *,
     fix: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Fix file modes, missing folders, leftover files and damaged indexes.",
-        ),
+        bool, flag("Fix file modes, missing folders, leftover files and damaged indexes.")
     ] = False,
     options: Options = DEFAULTS,
 ) -> int:

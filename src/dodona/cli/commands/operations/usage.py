@@ -12,6 +12,7 @@ from cyclopts import Parameter, validators
 
 from dodona.agent.views import SpendingViews
 from dodona.app.models.factory import ceilings
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.output import REDACTOR, format_columns, print_text
@@ -53,10 +54,7 @@ class UsageFilter:
 def usage(
     *,
     usage_filter: Annotated[UsageFilter | None, Parameter(name="*")] = None,
-    as_csv: Annotated[
-        bool,
-        Parameter(name="--csv", negative="", show_default=False, help="Print the result as CSV."),
-    ] = False,
+    as_csv: Annotated[bool, flag("Print the result as CSV.", name="--csv")] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Show model usage and cost."""

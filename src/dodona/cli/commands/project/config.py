@@ -32,6 +32,7 @@ from dodona.app.config.shape import (
     parse_dotted_key,
 )
 from dodona.app.config.validation.extensions import unused_sections
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, NO_CONFIG_FILE, Options
 from dodona.cli.terminal.output import REDACTOR, format_columns, print_note, print_text
 from dodona.core import errors
@@ -120,10 +121,7 @@ def set_(
     ] = None,
     /,
     *,
-    unset: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Remove the setting and use its default."),
-    ] = False,
+    unset: Annotated[bool, flag("Remove the setting and use its default.")] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Change one setting in the config file.

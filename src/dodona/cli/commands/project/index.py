@@ -20,6 +20,7 @@ from dodona.app.config.config import Config
 from dodona.app.config.origins import expand_user
 from dodona.app.projects.code import CodeIndexes, outermost_folders
 from dodona.app.projects.vaults import VaultIndexes
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options, ProjectName, current_project
 from dodona.cli.store_access import default_code_folders, default_vault_folder, run_with_store
 from dodona.cli.terminal.output import REDACTOR, print_note
@@ -51,9 +52,7 @@ def index(
     /,
     *,
     project: ProjectName = None,
-    rebuild: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Rebuild the index from scratch.")
-    ] = False,
+    rebuild: Annotated[bool, flag("Rebuild the index from scratch.")] = False,
     options: Options = DEFAULTS,
 ) -> int:
     """Index a folder of code or notes, or all folders of the project."""

@@ -18,6 +18,7 @@ from dodona.app.models.onboarding import (
     OnboardingResult,
     check_provider,
 )
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.terminal.output import REDACTOR, format_columns, print_json, print_note, print_text
 from dodona.core.errors import BadRequest
@@ -43,9 +44,7 @@ class OnboardFlags:
         str | None,
         Parameter(help="Base URL of the provider's API. Defaults to the provider's URL."),
     ] = None
-    key_stdin: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Read the key from standard input.")
-    ] = False
+    key_stdin: Annotated[bool, flag("Read the key from standard input.")] = False
     key_from: Annotated[
         str | None, Parameter(help="Reference to the key, env:NAME or file:PATH. It is not copied.")
     ] = None
