@@ -41,6 +41,11 @@ def format_columns(rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
+def format_minute(timestamp: str | None) -> str:
+    """Shorten an ISO timestamp to the minute."""
+    return "-" if timestamp is None else timestamp[:16].replace("T", " ")
+
+
 def print_error(error: DodonaError, *, as_json: bool) -> int:
     """Print an error without secrets and return its exit code."""
     if as_json:

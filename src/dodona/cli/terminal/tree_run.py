@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -21,7 +21,6 @@ from dodona.cli.terminal.tree_debug import debug
 from dodona.core.errors import DodonaError, LoadError, SourceLocation, did_you_mean
 from dodona.core.events import Event
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
-from dodona.trees.runtime.status import Status
 from dodona.trees.runtime.trace import Visit
 from dodona.trees.tooling import show
 from dodona.trees.tooling.keyvalue import FileKeyValue
@@ -264,19 +263,16 @@ def _ticks_json(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _timings_json(trace: Trace) -> list[dict[str, Any]]:
-    return list(_timing_rows(trace))
-
-
-def _timing_rows(trace: Trace) -> Iterator[dict[str, Any]]:
-    for timing in trace.timings():
-        last: Status | None = timing.last_status
-        yield {
+    return [
+        {
             "node": timing.place.path,
             "visits": timing.visits,
             "elapsed": round(timing.elapsed_seconds, 9),
             "busy": round(timing.busy_seconds, 9),
-            "last": last.value if last else None,
+            "last": timing.last_status.value if timing.last_status else None,
         }
+        for timing in trace.timings()
+    ]
 
 
 def load_leaves(paths: Iterable[Path]) -> None:

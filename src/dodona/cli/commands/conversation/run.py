@@ -10,7 +10,7 @@ from cyclopts import App, Parameter, validators
 from dodona.agent.views import RunViews
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.store_access import run_with_store
-from dodona.cli.terminal.output import format_columns
+from dodona.cli.terminal.output import format_columns, format_minute
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import from_json
@@ -58,7 +58,7 @@ def _run_row(run: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(run["id"]),
         run["status"],
-        _format_minute(run["created_at"]),
+        format_minute(run["created_at"]),
         _format_duration(run["duration_ms"]),
         f"{run['tokens']:,}",
         run["project_id"],
@@ -74,7 +74,7 @@ def _format_run(run: dict[str, Any]) -> Iterator[str]:
             ("run", str(run["id"])),
             ("project", run["project_id"]),
             ("status", _format_status(run)),
-            ("asked", _format_minute(run["created_at"])),
+            ("asked", format_minute(run["created_at"])),
             ("took", _format_duration(run["duration_ms"])),
             ("tokens", f"{run['tokens']:,}"),
             ("model", strip_control_chars(run["model"] or "-")),
@@ -110,11 +110,6 @@ def _step_row(step: dict[str, Any]) -> tuple[str, ...]:
 
 def _indent(text: str) -> str:
     return "\n".join(f"  {line}".rstrip() for line in strip_control_chars(text).splitlines())
-
-
-def _format_minute(timestamp: str | None) -> str:
-    """Format a UTC timestamp to the minute."""
-    return "-" if timestamp is None else timestamp[:16].replace("T", " ")
 
 
 def _format_duration(milliseconds: int | None) -> str:

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter, validators
 from dodona.agent.views import SessionViews
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import format_minute
 from dodona.core.domain.projects import LOCAL_USER
 
 app = App(name="sessions", help="List, show and clear sessions.")
@@ -66,5 +67,5 @@ def clear(key: Key, /, *, user: User = LOCAL_USER, options: Options = DEFAULTS) 
 def _row(session: dict[str, Any]) -> tuple[str, ...]:
     usage = session["token_usage"]
     counts = (session["message_count"], usage["input_tokens"], usage["output_tokens"])
-    last = session["updated_at"][:16].replace("T", " ")
+    last = format_minute(session["updated_at"])
     return session["key"], *(f"{count:,}" for count in counts), last

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import LoggingSection
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import flag
-from dodona.cli.doctor import home, run_local_checks, run_remote_checks
+from dodona.cli.doctor import gateway, home, models, notes, store
 from dodona.cli.doctor.finding import STATE_MARKS, Finding, wrong
 from dodona.cli.options import DEFAULTS, CommonOptions, Options
 from dodona.cli.terminal.output import REDACTOR, print_json, print_text
@@ -58,10 +58,21 @@ async def _findings(file: Path | None) -> AsyncIterator[Finding]:
             yield wrong("config", f"{location}{problem.message}", problem.hint)
         return
     credentials = Credentials(config, os.environ, REDACTOR)
-    for finding in await asyncio.to_thread(lambda: [*run_local_checks(config, credentials)]):
+    for finding in await asyncio.to_thread(_local_findings, config, credentials):
         yield finding
-    async for finding in run_remote_checks(config, credentials):
+    async for finding in gateway.run_checks(config, credentials):
         yield finding
+    async for finding in models.run_checks(config, credentials):
+        yield finding
+
+
+def _local_findings(config: Config, credentials: Credentials) -> list[Finding]:
+    """Run the checks that need no network. Blocks."""
+    return [
+        *home.run_checks(config),
+        *store.run_checks(config, credentials),
+        *notes.run_checks(config),
+    ]
 
 
 def _apply_fix(finding: Finding) -> str:

@@ -14,7 +14,7 @@ from dodona.agent.views.documents import iso
 from dodona.cli.arguments import parse_duration
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.store_access import run_with_store
-from dodona.cli.terminal.output import print_json, print_note, print_text
+from dodona.cli.terminal.output import format_minute, print_json, print_note, print_text
 from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
 
@@ -51,7 +51,7 @@ def create(
         print_json({**_token_json(token), "token": secret})
         return
     print_text(secret)
-    until = "" if token.expires_at is None else f", until {_format_minute(token.expires_at)}"
+    until = "" if token.expires_at is None else f", until {format_minute(iso(token.expires_at))}"
     print_note(
         f"Token {token.id} for {token.user_id}: {_format_scopes(token)}{until}. "
         "It cannot be shown again."
@@ -92,12 +92,12 @@ def _format_state(token: ApiToken) -> str:
         return "revoked"
     if not token.is_active(time()):
         return "expired"
-    return "active" if token.expires_at is None else f"until {_format_minute(token.expires_at)}"
+    return "active" if token.expires_at is None else f"until {format_minute(iso(token.expires_at))}"
 
 
 def _row(token: ApiToken) -> tuple[str, ...]:
-    used = "never" if token.last_used_at is None else _format_minute(token.last_used_at)
-    created = _format_minute(token.created_at)
+    used = "never" if token.last_used_at is None else format_minute(iso(token.last_used_at))
+    created = format_minute(iso(token.created_at))
     return (
         str(token.id),
         token.user_id,
@@ -125,7 +125,3 @@ def _token_json(token: ApiToken) -> dict[str, Any]:
 
 def _format_scopes(token: ApiToken) -> str:
     return ",".join(sorted(token.scopes))
-
-
-def _format_minute(at: float) -> str:
-    return (iso(at) or "")[:16].replace("T", " ")

@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter, validators
 
-from dodona.agent.views.documents import moved_json, note_json
+from dodona.agent.views.documents import iso, moved_json, note_json
 from dodona.app.projects.vaults import VaultIndexes
 from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
 from dodona.cli.store_access import default_vault_folder, run_with_store
-from dodona.cli.terminal.output import REDACTOR
+from dodona.cli.terminal.output import REDACTOR, format_minute
 from dodona.core.domain.knowledge.notes import NoteHit, NoteMove
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.store.store import Store
@@ -49,7 +48,7 @@ def list_notes(
     rows = [
         (
             note.path,
-            _format_minute(note.modified),
+            format_minute(iso(note.modified)),
             " ".join([note.title, *(f"#{tag}" for tag in note.tags)]),
         )
         for note in notes
@@ -119,7 +118,7 @@ def moves(*, limit: Limit = 20, project: ProjectName = None, options: Options = 
     """List moves that can be undone, newest first."""
     history = _with_vault(options, project, lambda vault: vault.moves(limit))
     rows = [
-        (str(m.id), _format_minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
+        (str(m.id), format_minute(iso(m.moved_at)), str(len(m.relinked)), f"{m.path} → {m.to}")
         for m in history
     ]
     options.print_table(
@@ -190,8 +189,3 @@ def _format_hit(hit: NoteHit) -> str:
     shown = [f"    {line}".rstrip() for line in lines[:MAX_HIT_LINES]]
     more = ["    …"] if len(lines) > MAX_HIT_LINES else []
     return "\n".join([f"{hit.path}:{hit.first}-{hit.last}  {title}", *shown, *more])
-
-
-def _format_minute(timestamp: float) -> str:
-    """Format a UTC timestamp to the minute."""
-    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M")
