@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from dodona.agent.views import ContextViews, TreeViews
 from dodona.agent.views.tree import ROOT, TreeOutline, node_json
 from dodona.cli.arguments import flag
-from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
+from dodona.cli.options import DEFAULTS, Options, ProjectName, current_project
 from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
 from dodona.cli.terminal.output import (
@@ -26,11 +26,11 @@ from dodona.cli.terminal.output import (
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
+from dodona.store.store import Store
 
 app = App(name="context", help="Show and change a project's conversation.")
 
 MAX_MESSAGE_WIDTH = 70
-T = TypeVar("T")
 
 Name = Annotated[str, Parameter(name="NAME", help="A context_id such as node-12, or a label.")]
 
@@ -38,8 +38,8 @@ Name = Annotated[str, Parameter(name="NAME", help="A context_id such as node-12,
 @app.command
 def show(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Show the conversation: its state, summary and recent messages."""
-    context = _ProjectContext(options, project)
-    state = context.run(lambda _, contexts: contexts.show(LOCAL_USER, context.project))
+    config, project_id = options.load_config(), current_project(project)
+    state = run_with_store(config, lambda store: ContextViews(store).show(LOCAL_USER, project_id))
     options.print_result(state, "\n".join(_format_context(state)))
 
 
@@ -54,9 +54,9 @@ def tree(
 
     Nodes on the path to the head are marked with ●.
     """
-    context = _ProjectContext(options, project)
-    lines, document = context.run(
-        lambda trees, _: _load_tree(trees, context.project, fold=not every)
+    config, project_id = options.load_config(), current_project(project)
+    lines, document = run_with_store(
+        config, lambda store: _load_tree(TreeViews(store), project_id, fold=not every)
     )
     if options.json:
         print_json(REDACTOR.scrub_all(document))
@@ -83,9 +83,11 @@ def checkout(
     options: Options = DEFAULTS,
 ) -> None:
     """Continue the conversation from another node."""
-    context = _ProjectContext(options, project)
+    config, project_id = options.load_config(), current_project(project)
     to = None if name == ROOT else name
-    moved = context.run(lambda trees, _: trees.checkout(LOCAL_USER, context.project, to))
+    moved = run_with_store(
+        config, lambda store: TreeViews(store).checkout(LOCAL_USER, project_id, to)
+    )
     options.print_result(moved, _format_head(moved))
 
 
@@ -103,10 +105,10 @@ def branch(
     A branch at a question replaces the question; a branch at an answer continues
     after it.
     """
-    context = _ProjectContext(options, project)
+    config, project_id = options.load_config(), current_project(project)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
-    moved = context.run(
-        lambda trees, _: trees.branch(LOCAL_USER, context.project, **start, label=label)
+    moved = run_with_store(
+        config, lambda store: TreeViews(store).branch(LOCAL_USER, project_id, **start, label=label)
     )
     options.print_result(moved, _format_head(moved))
 
@@ -123,13 +125,14 @@ def label(
     options: Options = DEFAULTS,
 ) -> None:
     """Set or remove the label of a node."""
-    context = _ProjectContext(options, project)
+    config, project_id = options.load_config(), current_project(project)
 
-    async def change(trees: TreeViews, _: ContextViews) -> dict[str, Any]:
-        context_id = await trees.find(LOCAL_USER, context.project, name)
+    async def change(store: Store) -> dict[str, Any]:
+        trees = TreeViews(store)
+        context_id = await trees.find(LOCAL_USER, project_id, name)
         return await trees.label(LOCAL_USER, context_id, label)
 
-    node = context.run(change)
+    node = run_with_store(config, change)
     state = "has no label now" if node["label"] is None else f"is labelled {node['label']}"
     options.print_result(node, f"{node['context_id']} {state}.")
 
@@ -147,13 +150,15 @@ def prune(
 
     Their usage and cost stay on record.
     """
-    context = _ProjectContext(options, project)
+    config, project_id = options.load_config(), current_project(project)
     if not yes and not sys.stdin.isatty():
         raise BadRequest("pruning is permanent.", hint="Confirm with --yes.")
-    context_id, nodes = context.run(lambda trees, _: _find_subtree(trees, context.project, name))
+    context_id, nodes = run_with_store(
+        config, lambda store: _find_subtree(TreeViews(store), project_id, name)
+    )
     if not yes:
         _confirm(f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?")
-    result = context.run(lambda trees, _: trees.prune(LOCAL_USER, context_id))
+    result = run_with_store(config, lambda store: TreeViews(store).prune(LOCAL_USER, context_id))
     next_line = f"The next question continues from {result['head'] or 'the root'}."
     options.print_result(result, f"{_format_count(result['pruned'])} deleted. {next_line}")
 
@@ -164,24 +169,10 @@ def close(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
 
     The next question starts a new one.
     """
-    context = _ProjectContext(options, project)
-    closed = context.run(lambda _, contexts: contexts.close(LOCAL_USER, context.project))
-    line = f"The conversation of {context.project} is closed. The next question starts a new one."
+    config, project_id = options.load_config(), current_project(project)
+    closed = run_with_store(config, lambda store: ContextViews(store).close(LOCAL_USER, project_id))
+    line = f"The conversation of {project_id} is closed. The next question starts a new one."
     options.print_result(closed, line)
-
-
-class _ProjectContext:
-    """The project of a command, in the configured store."""
-
-    def __init__(self, options: CommonOptions, project: str | None) -> None:
-        self._config = options.load_config()
-        self.project = current_project(project)
-
-    def run(self, action: Callable[[TreeViews, ContextViews], Awaitable[T]]) -> T:
-        """Run an action on the store. A running gateway reads the new head from it."""
-        return run_with_store(
-            self._config, lambda store: action(TreeViews(store), ContextViews(store))
-        )
 
 
 async def _load_tree(
