@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -10,20 +9,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from dodona.app.config.config import Config, load_config
-from dodona.app.config.store_url import store_url
-from dodona.app.models.credentials import Credentials
-from dodona.app.telemetry.logging import configure_logging
-from dodona.cli.arguments import AsJson
+from dodona.app.config.config import Config
+from dodona.cli.arguments import AsJson, flag
+from dodona.cli.commands.operations.db import load_store_location, report_checks
 from dodona.cli.options import DEFAULTS, Options
-from dodona.cli.terminal.output import REDACTOR, print_json, print_text
+from dodona.cli.terminal.output import REDACTOR
 from dodona.cli.terminal.progress import ProgressBar
-from dodona.core.errors import StoreError
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
-from dodona.store.db.location import StoreLocation, parse_location
+from dodona.store.db.location import StoreLocation
 from dodona.store.db.migrate import NEWEST_REVISION
-from dodona.store.integrity import CheckResult
 
 app = App(name="backup", help="Back up and restore the store.")
 
@@ -48,7 +43,7 @@ def create(
     file is included, with anything that looks like a secret redacted. Keys,
     notes and code are not included.
     """
-    loaded, location = _load_with_location(options.config)
+    loaded, location = load_store_location(options.config)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
     with ProgressBar("backup") as bar:
         manifest = backup.create(
@@ -68,19 +63,12 @@ def verify(path: Folder, /, *, json: AsJson = False) -> int:
     the backup is intact.
     """
     manifest = Manifest.read(path)
-    results: list[CheckResult] = []
-    for result in backup.verify(path):
-        if not json:
-            heading = [] if results else [f"{path}: {_format_manifest(manifest)}"]
-            print_text(REDACTOR.scrub("\n".join((*heading, *_format_check(result)))))
-        results.append(result)
-    is_intact = not any(result.problems for result in results)
-    if json:
-        checks = {result.name: list(result.problems) for result in results}
-        print_json(
-            REDACTOR.scrub_all({"ok": is_intact, **_manifest_json(manifest), "checks": checks})
-        )
-    return 0 if is_intact else StoreError.exit_code
+    return report_checks(
+        backup.verify(path),
+        heading=f"{path}: {_format_manifest(manifest)}",
+        facts=_manifest_json(manifest),
+        as_json=json,
+    )
 
 
 @app.command
@@ -88,10 +76,7 @@ def restore(
     path: Folder,
     /,
     *,
-    force: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Replace an existing store."),
-    ] = False,
+    force: Annotated[bool, flag("Replace an existing store.")] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Restore a backup.
@@ -99,7 +84,7 @@ def restore(
     The existing store is kept under another name. Nothing is changed if the
     backup is damaged or the store is in use.
     """
-    _, location = _load_with_location(options.config)
+    _, location = load_store_location(options.config)
     manifest = Manifest.read(path)
     with ProgressBar("restore") as bar:
         previous = backup.restore(path, location, force=force, on_progress=bar.update)
@@ -120,12 +105,6 @@ def _format_restored(
         yield f"It will be migrated to schema {NEWEST_REVISION} on first use."
     if CONFIG_FILE_NAME in manifest.files:
         yield f"The config file in the backup was not restored: {path / CONFIG_FILE_NAME}"
-
-
-def _load_with_location(file: Path | None) -> tuple[Config, StoreLocation]:
-    loaded = load_config(os.environ, file)
-    configure_logging(loaded.settings.log, REDACTOR)
-    return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, REDACTOR)))
 
 
 def _redacted_config(config: Config) -> dict[str, bytes]:
@@ -152,9 +131,3 @@ def _format_manifest(manifest: Manifest) -> str:
         f"{manifest.rows:,} rows in {len(manifest.tables)} tables, {manifest.bytes:,} bytes, "
         f"schema {manifest.schema}, created {manifest.made_at}"
     )
-
-
-def _format_check(result: CheckResult) -> Iterator[str]:
-    yield f"  {'✗' if result.problems else '✓'} {result.name}"
-    for problem in result.problems:
-        yield f"      {problem}"

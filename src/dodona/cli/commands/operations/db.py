@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
+from pathlib import Path
 
 from cyclopts import App
 
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
-from dodona.cli.options import DEFAULTS, CommonOptions, Options
+from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.terminal.output import REDACTOR, print_json, print_text
 from dodona.core.errors import StoreError
 from dodona.store.db.location import StoreLocation, parse_location
@@ -29,7 +30,7 @@ def migrate(*, options: Options = DEFAULTS) -> None:
 
     Every command that opens the store does the same.
     """
-    location = _store_location(options)
+    _, location = load_store_location(options.config)
     before = migrate_store(location).revision
     options.print_result(
         {"store": str(location), "before": before or None, "now": NEWEST_REVISION},
@@ -51,28 +52,36 @@ def check(*, options: Options = DEFAULTS) -> int:
 
     The exit code is 0 if there are no problems.
     """
-    location = _store_location(options)
+    _, location = load_store_location(options.config)
+    return report_checks(
+        check_store(location),
+        heading=str(location),
+        facts={"store": str(location)},
+        as_json=options.json,
+    )
+
+
+def report_checks(
+    checks: Iterable[CheckResult], *, heading: str, facts: dict[str, object], as_json: bool
+) -> int:
+    """Print the results of checks, as text one by one or as JSON; return the exit code."""
     results: list[CheckResult] = []
-    for result in check_store(location):
-        if not options.json:
-            heading = [] if results else [str(location)]
-            print_text(REDACTOR.scrub("\n".join((*heading, *_format_check(result)))))
+    for result in checks:
+        if not as_json:
+            lines = [] if results else [heading]
+            lines.append(f"  {'✗' if result.problems else '✓'} {result.name}")
+            lines += [f"      {problem}" for problem in result.problems]
+            print_text(REDACTOR.scrub("\n".join(lines)))
         results.append(result)
     is_intact = not any(result.problems for result in results)
-    if options.json:
-        checks = {result.name: list(result.problems) for result in results}
-        report = {"ok": is_intact, "store": str(location), "checks": checks}
-        print_json(REDACTOR.scrub_all(report))
+    if as_json:
+        problems = {result.name: list(result.problems) for result in results}
+        print_json(REDACTOR.scrub_all({"ok": is_intact, **facts, "checks": problems}))
     return 0 if is_intact else StoreError.exit_code
 
 
-def _format_check(result: CheckResult) -> Iterator[str]:
-    yield f"  {'✗' if result.problems else '✓'} {result.name}"
-    for problem in result.problems:
-        yield f"      {problem}"
-
-
-def _store_location(options: CommonOptions) -> StoreLocation:
-    config = load_config(os.environ, options.config)
+def load_store_location(file: Path | None) -> tuple[Config, StoreLocation]:
+    """Load the config, start logging, and return the config with the location of its store."""
+    config = load_config(os.environ, file)
     configure_logging(config.settings.log, REDACTOR)
-    return parse_location(store_url(config, Credentials(config, os.environ, REDACTOR)))
+    return config, parse_location(store_url(config, Credentials(config, os.environ, REDACTOR)))
