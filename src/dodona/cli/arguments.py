@@ -14,6 +14,12 @@ from dodona.core.errors import BadRequest, TreeError
 from dodona.lisp import List, Symbol, read
 from dodona.trees.language.expressions import compile_expression
 
+
+def flag(text: str, *, name: str | None = None) -> Parameter:
+    """Return the parameter of an option without a value: off by default, and without --no-…."""
+    return Parameter(name=name, help=text, negative="", show_default=False)
+
+
 Leaves = Annotated[
     tuple[Path, ...],
     Parameter(
@@ -33,10 +39,7 @@ BlackboardPairs = Annotated[
         help="Initial blackboard values, as key=value.",
     ),
 ]
-AsJson = Annotated[
-    bool,
-    Parameter(name="--json", negative="", show_default=False, help="Print the result as JSON."),
-]
+AsJson = Annotated[bool, flag("Print the result as JSON.", name="--json")]
 TreeFile = Annotated[Path, Parameter(name="FILE", help="Tree file.")]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from dodona.app.config.config import Config
 from dodona.app.config.store_url import store_url
@@ -13,8 +15,11 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.projects.code import code_folders
 from dodona.app.projects.vaults import vault_folder
 from dodona.cli.client.connect import find_announcement
+from dodona.cli.terminal.output import REDACTOR
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -24,6 +29,16 @@ async def open_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store
     durability = config.settings.store.durability
     async with await Store.open(url, redact=redactor.redact, durability=durability) as store:
         yield store
+
+
+def run_with_store(config: Config, action: Callable[[Store], Awaitable[T]]) -> T:
+    """Open the store, run an action on it and return its result."""
+
+    async def run() -> T:
+        async with open_store(config, REDACTOR) as store:
+            return await action(store)
+
+    return asyncio.run(run())
 
 
 def default_vault_folder(config: Config, redactor: Redactor) -> Path:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from dodona.core.errors import ReadError, SourceLocation, UnexpectedEnd, did_you_mean
-from dodona.lisp.atoms import FormFactory, atom_factory, describe_character, plain_character_hint
-from dodona.lisp.forms import Form, List, Literal, Map, Quote, Vector
-from dodona.lisp.indentation import find_indented_top_level, find_misplaced
-from dodona.lisp.pairs import pair_items
+from dodona.lisp.atoms import (
+    FormFactory,
+    abbreviate,
+    atom_factory,
+    describe_character,
+    plain_character_hint,
+)
+from dodona.lisp.forms import Form, Keyword, List, Literal, Map, Quote, Vector, children
 from dodona.lisp.spans import Source, Span
-from dodona.lisp.strings import PLAIN_CHARACTER, read_string
+from dodona.lisp.strings import PLAIN_CHARACTER, read_string, write_string
 
 MAX_DEPTH = 1_000
 
@@ -30,6 +35,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
+_BLANKS = re.compile(r"^[ \t]*+", re.MULTILINE)
 _BLOCK_EDGE = re.compile(r"#\||\|#")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 _EMPTY_QUOTE = "this ' has nothing to quote."
@@ -40,6 +46,9 @@ _HINTS = {
     "#": "A comment is ; to the end of the line, or #| … |#",
     "|": "A comment is ; to the end of the line, or #| … |#",
 }
+
+# An unclosed form: its start offset, and the forms read inside it.
+_Unclosed: TypeAlias = tuple[int, Sequence[Form]]
 
 
 def read(text: str | bytes, file: str = "<text>") -> tuple[Form, ...]:
@@ -139,7 +148,7 @@ class _Reader:
         elif closer == "]":
             self._add_form(Vector(tuple(frame.items), span))
         else:
-            self._add_form(Map(pair_items(frame.items), span))
+            self._add_form(Map(_pair_items(frame.items), span))
 
     def _factory_for(self, word: str, start: int) -> FormFactory:
         """Create and cache the factory of a word that occurs for the first time."""
@@ -180,7 +189,7 @@ class _Reader:
         """Explain why the delimiter at `start` cannot close the frame."""
         closer, where = self._text[start], self._location_at(start)
         if frame.opener == "":
-            line = find_indented_top_level(self._source, frame.items)
+            line = _find_indented_top_level(self._source, frame.items)
             hint = f"Or there is one too many before line {line}." if line else ""
             message = f"this '{closer}' closes nothing: nothing is open here."
             return ReadError(message, where=where, hint=f"Remove it. {hint}".rstrip())
@@ -199,7 +208,7 @@ class _Reader:
             return UnexpectedEnd(_EMPTY_QUOTE, where=where, hint=_QUOTE_HINT)
         hint = f"Add '{_CLOSERS[frame.opener]}' at the end of the form."
         nested = [(frame.start, frame.items) for frame in self._open_forms[1:]]
-        if offsets := find_misplaced(self._source, nested):
+        if offsets := _find_misplaced(self._source, nested):
             before, after = (self._source.position(offset)[0] for offset in offsets)
             closer = _CLOSERS.get(self._text[offsets[1]], ")")
             hint = (
@@ -226,3 +235,89 @@ def _sibling_names(path: Path) -> list[str]:
         return [entry.name for entry in path.parent.iterdir()]
     except OSError:
         return []
+
+
+def _pair_items(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
+    """Pair keys with values. Raise ReadError for a missing value or a duplicate key."""
+    if len(items) % 2:
+        raise ReadError(
+            "this last key of the map has no value.",
+            where=items[-1].span.location(),
+            hint="A map consists of key-value pairs.",
+        )
+    seen: dict[str, Form] = {}
+    for key in items[::2]:
+        text = _key_text(key)
+        first = seen.setdefault(text, key)
+        if first is not key:
+            raise ReadError(
+                f"the key {abbreviate(text)} is already in the map, at {first.span}.",
+                where=key.span.location(),
+                hint="Remove one of them.",
+            )
+    return tuple(zip(items[::2], items[1::2], strict=True))
+
+
+def _key_text(key: Form) -> str:
+    """Return the text that identifies a key.
+
+    Text, not the value: an attacker could choose integers with equal hashes and make lookups
+    quadratic. String hashes are randomised.
+    """
+    if isinstance(key, Keyword):
+        return f":{key.name}"
+    if isinstance(key, Literal) and isinstance(key.value, str):
+        return write_string(key.value)
+    if isinstance(key, Literal) and type(key.value) is int:
+        return str(key.value)
+    raise ReadError(
+        "this cannot be a map key.",
+        where=key.span.location(),
+        hint="Keys are keywords, strings or whole numbers.",
+    )
+
+
+# -- guesses from the indentation where a delimiter is missing or superfluous ------------------
+
+
+def _find_misplaced(source: Source, nested: Sequence[_Unclosed]) -> tuple[int, int] | None:
+    """Return the offsets of the first form that seems misplaced and of the form around it.
+
+    A form is misplaced if it starts a line and is not indented deeper than the line on which
+    the form around it starts. A text without any indentation gives no result.
+    """
+    indents = _line_indents(source)
+    if max(indents) == 0:
+        return None
+    for start, around in _walk_in_order(nested):
+        line, column = source.position(start)
+        if column - 1 == indents[line - 1] <= indents[source.position(around)[0] - 1]:
+            return start, around
+    return None
+
+
+def _find_indented_top_level(source: Source, forms: Sequence[Form]) -> int | None:
+    """Return the line of the first top-level form that is indented as if it were nested."""
+    indents = _line_indents(source) if len(forms) > 1 else []
+    for form in forms[1:]:
+        line, column = source.position(form.span.start)
+        if column - 1 == indents[line - 1] > 0:
+            return line
+    return None
+
+
+def _line_indents(source: Source) -> list[int]:
+    """Return the number of leading blanks of each line."""
+    return [len(blanks[0]) for blanks in _BLANKS.finditer(source.text)]
+
+
+def _walk_in_order(nested: Sequence[_Unclosed]) -> Iterator[tuple[int, int]]:
+    """Yield the start of each nested form and of the form around it, in source order."""
+    for index, (outer, items) in enumerate(nested):
+        if index:
+            yield outer, nested[index - 1][0]
+        work = [(item, outer) for item in reversed(items)]
+        while work:
+            form, around = work.pop()
+            yield form.span.start, around
+            work.extend((inner, form.span.start) for inner in reversed(children(form)))

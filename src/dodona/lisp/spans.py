@@ -72,14 +72,6 @@ class Span(NamedTuple):
     def column(self) -> int:
         return self.source.position(self.start)[1]
 
-    @property
-    def end_line(self) -> int:
-        return self.source.position(self.end)[0]
-
-    @property
-    def end_column(self) -> int:
-        return self.source.position(self.end)[1]
-
     def location(self) -> SourceLocation:
         """Return the position of the first code point, as shown in errors."""
         line, column = self.source.position(self.start)

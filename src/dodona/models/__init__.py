@@ -9,7 +9,7 @@ from dodona.models.providers import PROVIDERS, connect
 from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.text_calls.model import TextCallModel
-from dodona.models.token_counter import OfflineTokenCounter, TokenEstimate
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.models.wire import Timeouts
 
 __all__ = [
@@ -22,6 +22,5 @@ __all__ = [
     "ScriptedModel",
     "TextCallModel",
     "Timeouts",
-    "TokenEstimate",
     "connect",
 ]

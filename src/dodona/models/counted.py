@@ -34,7 +34,6 @@ from dodona.core.ports.model import (
 
 MISCOUNT_DIVISOR: Final = 4  # a count may be too high by one in four
 MIN_COUNT_BYTES: Final = 512  # fewer bytes are not worth a count
-CLOSED_FINISH: Final = "closed"  # `wire_finish` of an answer closed here
 
 _log = logging.getLogger(__name__)
 
@@ -171,5 +170,4 @@ class _CountedStream:
             usage=usage,
             provider=model.provider,
             model=model.name,
-            wire_finish=CLOSED_FINISH,
         )

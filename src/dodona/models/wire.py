@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping
 from itertools import groupby
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import aiohttp
+import msgspec
 from pydantic import Field
 
 from dodona.core.errors import ProviderError, ProviderErrorKind
-from dodona.core.ports.model import ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Usage
+from dodona.core.messages import AssistantText
+from dodona.core.ports.model import (
+    Done,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from dodona.documents import Section
 from dodona.models.errors import ProviderErrorFactory
+from dodona.models.provider import ModelEndpoint
 from dodona.models.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
+from dodona.models.surrogates import SurrogateJoiner
 from dodona.net.http import HttpPool
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 ERROR_READ_TIMEOUT = 5.0
 DRAIN_TIMEOUT = 0.05
+
+E = TypeVar("E")  # an event of the stream
 
 
 class Timeouts(Section):
@@ -41,26 +56,50 @@ class Timeouts(Section):
     )
 
 
-class AnswerDecoder(Protocol):
+class AnswerDecoder(ABC, Generic[E]):
     """Decodes one response. Decoded events are queued in `ready`."""
 
-    ready: deque[ModelEvent]
-    is_finished: bool  # `Done` was queued
+    def __init__(
+        self, endpoint: ModelEndpoint, errors: ProviderErrorFactory, event_type: type[E]
+    ) -> None:
+        self.ready: deque[ModelEvent] = deque()
+        self.is_finished = False  # `Done` was queued
+        self._endpoint = endpoint
+        self._errors = errors
+        self._surrogates = SurrogateJoiner()
+        self._decode = msgspec.json.Decoder(event_type).decode
+        self._model = endpoint.model
+        self._wire_finish = ""
+        self._wire_usage: dict[str, Any] = {}
 
     @property
-    def usage(self) -> Usage: ...
+    @abstractmethod
+    def usage(self) -> Usage:
+        """The usage reported so far."""
 
+    @abstractmethod
     def read_event(self, data: bytes) -> None:
         """Decode the data of one event of the stream."""
-        ...
 
+    @abstractmethod
     def read_whole(self, body: bytes) -> None:
         """Decode a response that was not streamed, although a stream was requested."""
-        ...
 
+    @abstractmethod
     def end(self) -> None:
         """Handle the end of the stream: finish if the answer is complete, else raise."""
-        ...
+
+    def _decode_repaired(self, data: bytes) -> E:
+        """Decode an event that could not be decoded as it is."""
+        try:
+            return self._decode(self._surrogates.repair(data))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._errors.malformed(str(error), data) from error
+
+    def _queue_done(self, finish: FinishReason, message: AssistantText) -> None:
+        provider = self._endpoint.provider.name
+        self.is_finished = True
+        self.ready.append(Done(finish, message, self.usage, provider, self._model))
 
 
 class Wire(Protocol):
@@ -77,7 +116,7 @@ class Wire(Protocol):
 
     def encode_request(self, request: ModelRequest) -> bytes: ...
 
-    def new_decoder(self) -> AnswerDecoder: ...
+    def new_decoder(self) -> AnswerDecoder[Any]: ...
 
 
 class WireModel:

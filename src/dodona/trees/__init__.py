@@ -5,7 +5,7 @@ from dodona.trees import leaf, load, run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from dodona.core.ports.journal import Effect
@@ -62,11 +62,7 @@ decorator = registry.decorator
 
 
 def load(
-    source: str | Path,
-    *,
-    registry: Registry = registry,
-    library: Mapping[str, Tree] | None = None,
-    host_keys: Iterable[str] = (),
+    source: str | Path, *, registry: Registry = registry, host_keys: Iterable[str] = ()
 ) -> Tree:
     """Load a file, or source text if the str contains a parenthesis. See `loader.load`."""
-    return _loader.load(source, registry=registry, library=library, host_keys=host_keys)
+    return _loader.load(source, registry=registry, host_keys=host_keys)

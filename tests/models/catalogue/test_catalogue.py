@@ -85,16 +85,16 @@ def test_a_beginning_is_whole_words(shorter: str, longer: str) -> None:
     assert model_facts(shorter).context_size != model_facts(longer).context_size
 
 
-def test_what_a_model_can_do_is_known_by_its_family() -> None:
-    """Thinking, tools, vocabulary and longest answer come from the longest known beginning."""
+def test_a_model_is_known_by_its_family() -> None:
+    """Vocabulary and longest answer come from the longest known beginning."""
     claude = model_facts("anthropic/claude-opus-4.1:thinking")
-    assert (claude.can_think, claude.can_call_tools, claude.max_output) == (True, True, 32_000)
-    assert not claude.has_own_vocabulary
-    assert not model_facts("claude-3-haiku-20240307").can_think
-    assert not model_facts("gemma3:27b").can_call_tools
+    assert (claude.vocabulary, claude.token_factor, claude.max_output) == (
+        "o200k_base",
+        1.25,
+        32_000,
+    )
     assert model_facts("gpt-4-0613").vocabulary == "cl100k_base"
     assert model_facts("gpt-4o-mini").vocabulary == "o200k_base"
-    assert model_facts("deepseek-reasoner").can_think
     assert model_facts("nobody/has-heard-of-it").max_output is None
 
 

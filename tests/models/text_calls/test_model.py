@@ -74,7 +74,7 @@ class Wire:
             "".join(e.text for e in events if isinstance(e, ThinkingDelta)),
             RawMessage("wire", b"{}"),
         )
-        self.done = Done(finish, message, Usage(3, 4), self.provider, self.name, "eos")
+        self.done = Done(finish, message, Usage(3, 4), self.provider, self.name)
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
@@ -185,11 +185,7 @@ async def test_every_form_is_a_call(text: str) -> None:
     assert done.message.calls[0].id == "text_call_1"
     assert done.message.text == ""
     assert done.message.raw is None
-    assert (done.finish, done.wire_finish, done.usage) == (
-        FinishReason.TOOL_CALLS,
-        "eos",
-        Usage(3, 4),
-    )
+    assert (done.finish, done.usage) == (FinishReason.TOOL_CALLS, Usage(3, 4))
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import LoadError
-from dodona.trees import SUCCESS, Blackboard, Options, Registry, Run, Step, Trace, Tree, load
+from dodona.trees import SUCCESS, Blackboard, Options, Registry, Run, Trace, Tree, load
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.program import MAX_DEPTH, MAX_PLACES
-from dodona.trees.runtime.run import ActiveStep
 from dodona.trees.tooling.virtual_time import VirtualTimeLoop
 
 
@@ -186,48 +185,3 @@ def test_defaults_are_not_shared() -> None:
 
 
 # -- what runs now ---------------------------------------------------------------------------------
-
-
-def test_active_tells_what_runs_at_this_moment() -> None:
-    """Path, key, leaf, seconds so far, and whether it was asked to stop; oldest first."""
-    registry = Registry(KINDS)
-
-    @registry.leaf("slow", effect="none")
-    async def slow(bb: Blackboard, step: Step, seconds: float, linger: float = 0.0) -> None:
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            if step.stopping:
-                await asyncio.sleep(linger)
-
-    tree = load(
-        '(tree "t" (sequence top (action first :fn "slow" :seconds 2) (parallel both'
-        ' (action a :fn "slow" :seconds 3) (timeout limit :seconds 5'
-        ' (action b :fn "slow" :seconds 60 :linger 2)))))',
-        registry=registry,
-    )
-
-    async def watched() -> list[list[ActiveStep]]:
-        run = Run(tree)
-        seen = [run.active_steps()]
-        task = asyncio.create_task(run.execute())
-        for seconds in (1, 2, 3, 2):  # at 1, 3, 6 and 8
-            await asyncio.sleep(seconds)
-            seen.append(run.active_steps())
-        await task
-        seen.append(run.active_steps())
-        return seen
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        seen = runner.run(watched())
-    assert seen == [
-        [],
-        [ActiveStep("top/first", "top/first", "slow", 1, stopping=False)],
-        [
-            ActiveStep("top/both/a", "top/both[0]/a", "slow", 1, stopping=False),
-            ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 1, stopping=False),
-        ],
-        [ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 4, stopping=False)],
-        [ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 6, stopping=True)],
-        [],
-    ]

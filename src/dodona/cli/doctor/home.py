@@ -13,8 +13,8 @@ from time import time
 from typing import Final
 
 from dodona.app.config.config import Config
-from dodona.cli.commands.project.config import NO_CONFIG_FILE
 from dodona.cli.doctor.finding import Finding, chmod_fix, mkdir_fix, ok, warning, wrong
+from dodona.cli.options import NO_CONFIG_FILE
 
 MIN_PYTHON: Final = (3, 11)
 _RELEASE_TIME: Final = datetime(2026, 11, 1, tzinfo=UTC).timestamp()  # an earlier time is wrong

@@ -17,19 +17,17 @@ from dodona.app.models.factory import build_model
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.cli.doctor.finding import Finding, ok, warning, wrong
+from dodona.cli.terminal.output import REDACTOR
 from dodona.core.errors import ConfigError
 from dodona.models.providers import PROVIDERS
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
-from dodona.net.redactor import Redactor
 
 TIMEOUT_SECONDS: Final = 5.0
 _MAX_SKEW_SECONDS: Final = 120.0  # between our clock and the provider's
 
 
-async def run_checks(
-    config: Config, credentials: Credentials, redactor: Redactor
-) -> AsyncIterator[Finding]:
+async def run_checks(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
     """Check the model of each agent, and its fallbacks."""
     async with HttpPool() as http:
         selector = ModelSelector(
@@ -40,7 +38,7 @@ async def run_checks(
             try:
                 choice = await selector.choose(agent)
                 await asyncio.to_thread(
-                    build_model, choice, http=http, redactor=redactor, counter=OfflineTokenCounter()
+                    build_model, choice, http=http, redactor=REDACTOR, counter=OfflineTokenCounter()
                 )
             except ConfigError as error:
                 yield wrong(name, error.message, error.hint)

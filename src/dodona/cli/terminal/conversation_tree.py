@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from unicodedata import combining, east_asian_width
 
+from dodona.agent.views.tree import ConversationNode
 from dodona.cli.terminal.screen import strip_control_chars
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.conversation_tree import TreeLink
 
 MAX_UNFOLDED: Final = 20  # more plain nodes in a row than this are folded
@@ -60,7 +62,7 @@ def layout_tree(
 
 
 def draw_lines(
-    lines: Iterable[Line], nodes: Mapping[int, Mapping[str, Any]], *, width: int, colour: bool
+    lines: Iterable[Line], nodes: Mapping[int, ConversationNode], *, width: int, colour: bool
 ) -> Iterator[str]:
     """Render the lines with their texts, none wider than `width`."""
     for line in lines:
@@ -123,28 +125,28 @@ def _shorten_stretch(stretch: list[Line]) -> list[Line]:
     return [*stretch[:_SHOWN_AT_ENDS], fold, *stretch[-_SHOWN_AT_ENDS:]]
 
 
-def _format_node(line: Line, node: Mapping[str, Any], *, width: int, colour: bool) -> str:
-    mark = "●" if node["on_path"] else "○"
+def _format_node(line: Line, node: ConversationNode, *, width: int, colour: bool) -> str:
+    mark = "●" if node.on_path else "○"
     names = ", ".join(_node_tags(node))
-    indent, start = _indent(line), f"{mark} {node['context_id']}"
+    indent, start = _indent(line), f"{mark} {node.context_id}"
     used = len(indent) + len(start) + 2 + (_display_width(names) + 3 if names else 0)
-    question = strip_control_chars(" ".join((node["question"] or node["answer"] or "").split()))
+    question = strip_control_chars(" ".join((node.question or node.answer or "").split()))
     text = truncate(question, max(_MIN_QUESTION_WIDTH, width - used))
     if colour:
-        start = _colour_text(start, "head" if node["is_head"] else "", colour)
+        start = _colour_text(start, "head" if node.is_head else "", colour)
         names = _colour_text(names, "names", bool(names))
-        text = _colour_text(text, "" if node["on_path"] else "aside", colour)
+        text = _colour_text(text, "" if node.on_path else "aside", colour)
     return f"{indent}{start}{f' ({names})' if names else ''}  {text}".rstrip()
 
 
-def _node_tags(node: Mapping[str, Any]) -> Iterator[str]:
-    if node["is_head"]:
+def _node_tags(node: ConversationNode) -> Iterator[str]:
+    if node.is_head:
         yield "head"
-    if node["label"]:
-        yield strip_control_chars(node["label"])
-    if node["status"] != "succeeded":
-        yield node["status"]
-    if node["has_summary"]:
+    if node.label:
+        yield strip_control_chars(node.label)
+    if node.status is not RunStatus.SUCCEEDED:
+        yield node.status.value
+    if node.has_summary:
         yield "summary"
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from dodona.core import errors
 from dodona.core.errors import DodonaError
+from dodona.core.json_document import Timestamp
 from dodona.net.redactor import Redactor
+
+REDACTOR: Final = Redactor()  # knows the secrets that this process has read
 
 
 def print_text(text: str = "", end: str = "\n") -> None:
@@ -39,10 +42,15 @@ def format_columns(rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def print_error(error: DodonaError, *, as_json: bool, redactor: Redactor) -> int:
+def format_minute(seconds: float | None) -> str:
+    """Format seconds since 1970 as a UTC date and time, without seconds."""
+    return "-" if seconds is None else str(Timestamp(seconds))[:16].replace("T", " ")
+
+
+def print_error(error: DodonaError, *, as_json: bool) -> int:
     """Print an error without secrets and return its exit code."""
     if as_json:
-        print_json(redactor.scrub_all(errors.as_json(error)))
+        print_json(REDACTOR.scrub_all(errors.as_json(error)))
     else:
-        print_note(redactor.scrub(errors.as_text(error)))
+        print_note(REDACTOR.scrub(errors.as_text(error)))
     return error.exit_code

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dodona.cli.arguments import flag
 from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_debug import debug
 from dodona.core.errors import DodonaError, LoadError, SourceLocation, did_you_mean
 from dodona.core.events import Event
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
-from dodona.trees.runtime.status import Status
 from dodona.trees.runtime.trace import Visit
 from dodona.trees.tooling import show
 from dodona.trees.tooling.keyvalue import FileKeyValue
@@ -29,17 +29,13 @@ LIVE_INTERVAL = 0.1
 MAX_WIDTH = 100
 
 
-def _flag(text: str) -> Parameter:
-    return Parameter(help=text, negative="", show_default=False)
-
-
 @dataclass(frozen=True, slots=True)
 class TreeRunFlags:
     """How to observe and limit a tree run."""
 
-    trace: Annotated[bool, _flag("Show the ticks after the run.")] = False
-    live: Annotated[bool, _flag("Draw the tree while it runs.")] = False
-    step: Annotated[bool, _flag("Pause before every node.")] = False
+    trace: Annotated[bool, flag("Show the ticks after the run.")] = False
+    live: Annotated[bool, flag("Draw the tree while it runs.")] = False
+    step: Annotated[bool, flag("Pause before every node.")] = False
     breakpoints: Annotated[
         tuple[str, ...],
         Parameter(
@@ -267,19 +263,16 @@ def _ticks_json(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _timings_json(trace: Trace) -> list[dict[str, Any]]:
-    return list(_timing_rows(trace))
-
-
-def _timing_rows(trace: Trace) -> Iterator[dict[str, Any]]:
-    for timing in trace.timings():
-        last: Status | None = timing.last_status
-        yield {
+    return [
+        {
             "node": timing.place.path,
             "visits": timing.visits,
             "elapsed": round(timing.elapsed_seconds, 9),
             "busy": round(timing.busy_seconds, 9),
-            "last": last.value if last else None,
+            "last": timing.last_status.value if timing.last_status else None,
         }
+        for timing in trace.timings()
+    ]
 
 
 def load_leaves(paths: Iterable[Path]) -> None:

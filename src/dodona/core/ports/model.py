@@ -134,7 +134,6 @@ class Done:
     usage: Usage
     provider: str
     model: str  # the provider's name for it
-    wire_finish: str = ""
     attempts: tuple[FailedAttempt, ...] = ()
 
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from dodona.core.messages import AssistantText, RawMessage, ToolCall
-from dodona.core.ports.model import (
-    CallDelta,
-    Done,
-    FinishReason,
-    ModelEvent,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from dodona.core.ports.model import CallDelta, FinishReason, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_valid_names, new_call_id, valid_arguments
 from dodona.models.errors import ProviderErrorFactory
 from dodona.models.provider import ModelEndpoint
-from dodona.models.surrogates import SurrogateJoiner
 from dodona.models.usage import anthropic_usage
+from dodona.models.wire import AnswerDecoder
 
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "end_turn": FinishReason.STOP,
@@ -112,29 +103,19 @@ class _Block:
         return msgspec.json.encode(members)
 
 
-class AnthropicAnswerDecoder:
+class AnthropicAnswerDecoder(AnswerDecoder[_Event]):
     """Decodes one response, event by event, until `message_stop`."""
 
     def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
-        self.ready: deque[ModelEvent] = deque()
-        self.is_finished = False
-        self._endpoint = endpoint
-        self._errors = errors
-        self._surrogates = SurrogateJoiner()
-        self._decode = msgspec.json.Decoder(_Event).decode
+        super().__init__(endpoint, errors, _Event)
         self._blocks: dict[int, _Block] = {}
         self._call_ids: set[str] = set()
-        self._model = endpoint.model
-        self._wire_finish = ""
-        self._wire_usage: dict[str, Any] = {}
 
     @property
     def usage(self) -> Usage:
-        """The usage reported so far."""
         return anthropic_usage(self._wire_usage)
 
     def read_event(self, data: bytes) -> None:
-        """Decode one event of a stream."""
         try:
             event = self._decode(data)
         except (msgspec.DecodeError, RecursionError):
@@ -156,14 +137,7 @@ class AnthropicAnswerDecoder:
         elif kind == "error" or event.error:
             raise self._errors.from_stream_error(event.error or "the provider gave no reason")
 
-    def _decode_repaired(self, data: bytes) -> _Event:
-        try:
-            return self._decode(self._surrogates.repair(data))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._errors.malformed(str(error), data) from error
-
     def read_whole(self, body: bytes) -> None:
-        """Decode a response that was not streamed."""
         try:
             whole = msgspec.json.decode(body, type=_WholeAnswer)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -177,8 +151,7 @@ class AnthropicAnswerDecoder:
         self._finish()
 
     def end(self) -> None:
-        """Handle the end of the stream: without `message_stop` it was interrupted."""
-        raise self._errors.interrupted()
+        raise self._errors.interrupted()  # there was no `message_stop`
 
     def _start_block(self, index: int, start: dict[str, Any]) -> None:
         """Start a block: empty in a stream, complete in a response that was not streamed."""
@@ -242,22 +215,13 @@ class AnthropicAnswerDecoder:
             for block in blocks
             if block.type == "tool_use"
         )
-        self.is_finished = True
-        self.ready.append(
-            Done(
-                finish=_FINISH_REASONS.get(self._wire_finish, FinishReason.OTHER),
-                message=AssistantText(
-                    text="".join(block.text for block in blocks if block.type == "text"),
-                    calls=calls,
-                    thinking="".join(block.text for block in blocks if block.type == "thinking"),
-                    raw=self._build_raw(blocks) if has_valid_names(calls) else None,
-                ),
-                usage=self.usage,
-                provider=self._endpoint.provider.name,
-                model=self._model,
-                wire_finish=self._wire_finish,
-            )
+        message = AssistantText(
+            text="".join(block.text for block in blocks if block.type == "text"),
+            calls=calls,
+            thinking="".join(block.text for block in blocks if block.type == "thinking"),
+            raw=self._build_raw(blocks) if has_valid_names(calls) else None,
         )
+        self._queue_done(_FINISH_REASONS.get(self._wire_finish, FinishReason.OTHER), message)
 
     def _build_raw(self, blocks: list[_Block]) -> RawMessage | None:
         """Encode the blocks for the next request; None if the last is thinking (rejected)."""

@@ -48,14 +48,7 @@ class ModelFacts:
     max_output: int | None
     vocabulary: str
     token_factor: float
-    can_think: bool
-    can_call_tools: bool
     source: str
-
-    @property
-    def has_own_vocabulary(self) -> bool:
-        """Whether `vocabulary` is the model's own, rather than an approximation."""
-        return self.token_factor == 1.0
 
 
 @lru_cache(maxsize=512)
@@ -72,8 +65,6 @@ def model_facts(model: str) -> ModelFacts:
         max_output=output[1] if output else None,
         vocabulary=traits.vocabulary,
         token_factor=traits.factor,
-        can_think=traits.can_think,
-        can_call_tools=traits.can_call_tools,
         source=source,
     )
 

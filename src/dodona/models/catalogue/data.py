@@ -1,4 +1,4 @@
-"""The data of the catalogue: context windows of models, and traits of model families.
+"""The data of the catalogue: context windows of models, and vocabularies of model families.
 
 Names are spelled as their vendors spell them; the catalogue normalizes them. A figure is listed
 if the vendor publishes it or a seed document requires it; genai-prices has many more windows.
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """Traits of all models whose names share a prefix.
+    """The vocabulary of all models whose names share a prefix.
 
     `vocabulary` is a splintr name. `factor` is the expected number of billed tokens per token
     counted with it: 1 if it is the model's own vocabulary, more if that one is not public.
@@ -20,118 +20,64 @@ class ModelFamily:
 
     vocabulary: str
     factor: float = 1.0
-    can_think: bool = False
-    can_call_tools: bool = True
 
 
 # Claude's vocabulary is not public. Published comparisons count 15–30 % more tokens than o200k,
 # less for prose than for code; for Opus 4.7 and later, Anthropic states about 30 % more again. The
-# factors are learned from here, so they start high: a first reservation should not be too small.
+# factors are high: a reservation should not be too small.
 CLAUDE_FACTOR: Final = 1.25
 NEW_CLAUDE_FACTOR: Final = 1.6
 STAND_IN_FACTOR: Final = 1.2
 
 UNKNOWN_FAMILY: Final = ModelFamily("o200k_base", STAND_IN_FACTOR)
 
-_NEW_CLAUDE = ModelFamily("o200k_base", NEW_CLAUDE_FACTOR, can_think=True)
-_CLAUDE = ModelFamily("o200k_base", CLAUDE_FACTOR, can_think=True)
-_CLAUDE_3 = ModelFamily("o200k_base", CLAUDE_FACTOR)
-_GPT_3 = ModelFamily("cl100k_base")
-_GPT_4O = ModelFamily("o200k_base")
-_OPENAI_THINKS = ModelFamily("o200k_base", can_think=True)
-_OPENAI_TOOLLESS = ModelFamily("o200k_base", can_think=True, can_call_tools=False)
+_CLAUDE = ModelFamily("o200k_base", CLAUDE_FACTOR)
+_NEW_CLAUDE = ModelFamily("o200k_base", NEW_CLAUDE_FACTOR)
+_CL100K = ModelFamily("cl100k_base")
+_O200K = ModelFamily("o200k_base")
 # Gemma and Gemini share a vocabulary; gemma4 counts the same as gemma3, fifty times faster.
-_GEMINI = ModelFamily("gemma4", can_think=True)
-_NEW_GEMINI = ModelFamily("gemma4", STAND_IN_FACTOR, can_think=True)
-_GEMINI_2_0 = ModelFamily("gemma4")
-_GEMMA = ModelFamily("gemma4", can_call_tools=False)
-_DEEPSEEK = ModelFamily("deepseek_v3", can_think=True)
-_LLAMA = ModelFamily("llama3")
-_LLAMA_4 = ModelFamily("llama3", STAND_IN_FACTOR)
-_QWEN = ModelFamily("qwen3")
-_QWEN_THINKS = ModelFamily("qwen3", can_think=True)
-_NEW_QWEN = ModelFamily("qwen3", STAND_IN_FACTOR, can_think=True)
-_TEKKEN = ModelFamily("mistral_v3")
+_GEMMA = ModelFamily("gemma4")
+_DEEPSEEK = ModelFamily("deepseek_v3")
+_LLAMA_3 = ModelFamily("llama3")
+_QWEN_3 = ModelFamily("qwen3")
 _MISTRAL_V2 = ModelFamily("mistral_v2")
-_STAND_IN_THINKS = ModelFamily("o200k_base", STAND_IN_FACTOR, can_think=True)
+_TEKKEN = ModelFamily("mistral_v3")
 
 FAMILIES: Final[dict[str, ModelFamily]] = {
     "claude": _NEW_CLAUDE,
-    "claude-2": _CLAUDE_3,
-    "claude-3": _CLAUDE_3,
-    "claude-3-7": _CLAUDE,
+    "claude-2": _CLAUDE,
+    "claude-3": _CLAUDE,
     **{f"claude-{kind}-4": _CLAUDE for kind in ("opus", "sonnet", "haiku")},
     "claude-opus-4-7": _NEW_CLAUDE,
     "claude-opus-4-8": _NEW_CLAUDE,
-    "gpt": _STAND_IN_THINKS,
-    **{f"gpt-5{minor}": _OPENAI_THINKS for minor in ("", ".1", ".2", ".3", ".4", ".5", ".6")},
-    "gpt-3.5": _GPT_3,
-    "gpt-4": _GPT_3,
-    "gpt-4o": _GPT_4O,
-    "gpt-4.1": _GPT_4O,
-    "gpt-4.5": _GPT_4O,
-    "gpt-oss": ModelFamily("gpt-oss", can_think=True),
-    "chatgpt-4o": _GPT_4O,
-    "codex-mini": _OPENAI_THINKS,
-    "o1": _OPENAI_THINKS,
-    "o1-mini": _OPENAI_TOOLLESS,
-    "o1-preview": _OPENAI_TOOLLESS,
-    "o3": _OPENAI_THINKS,
-    "o4": _OPENAI_THINKS,
-    "gemini": _NEW_GEMINI,
-    "gemini-2.5": _GEMINI,
-    "gemini-3": _GEMINI,
-    "gemini-1.5": _GEMINI_2_0,
-    "gemini-2.0": _GEMINI_2_0,
-    "gemini-2.0-flash-thinking": _GEMINI,
+    "gpt-3.5": _CL100K,
+    "gpt-4": _CL100K,
+    **dict.fromkeys(("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "chatgpt-4o"), _O200K),
+    **dict.fromkeys(("codex-mini", "o1", "o3", "o4"), _O200K),
+    "gpt-oss": ModelFamily("gpt-oss"),
+    "gemini": ModelFamily("gemma4", STAND_IN_FACTOR),
+    **{f"gemini-{version}": _GEMMA for version in ("1.5", "2.0", "2.5", "3")},
     "gemma": _GEMMA,
-    "gemma-4": _GEMINI,
-    "deepseek": ModelFamily("deepseek_v3", STAND_IN_FACTOR, can_think=True),
-    "deepseek-reasoner": _DEEPSEEK,
-    "deepseek-chat": ModelFamily("deepseek_v3"),
-    "deepseek-v3": ModelFamily("deepseek_v3"),
-    "deepseek-v3.1": _DEEPSEEK,
-    "deepseek-v3.2": _DEEPSEEK,
-    "deepseek-r1": ModelFamily("deepseek_v3", can_think=True, can_call_tools=False),
-    "deepseek-r1-0528": _DEEPSEEK,
-    "deepseek-r1-distill-llama": ModelFamily("llama3", can_think=True, can_call_tools=False),
-    "deepseek-r1-distill-qwen": ModelFamily("qwen3", can_think=True, can_call_tools=False),
-    "llama": _LLAMA,
-    "llama-2": ModelFamily("llama2", can_call_tools=False),
-    "llama-3-8b": ModelFamily("llama3", can_call_tools=False),
-    "llama-3-70b": ModelFamily("llama3", can_call_tools=False),
-    "llama-4": _LLAMA_4,
-    "codellama": ModelFamily("codellama", can_call_tools=False),
-    "qwen": _QWEN,
-    "qwen3": _QWEN_THINKS,
-    "qwen3-coder": _QWEN,
-    **{f"qwen3.{minor}": _NEW_QWEN for minor in (5, 6, 7, 8)},
-    "qwq": _QWEN_THINKS,
-    "mistral": _TEKKEN,
-    "mistral-7b": _MISTRAL_V2,
-    "mixtral": _MISTRAL_V2,
-    "codestral": _MISTRAL_V2,
-    "ministral": _TEKKEN,
-    "devstral": _TEKKEN,
-    "pixtral": _TEKKEN,
-    "magistral": ModelFamily("mistral_v3", can_think=True),
-    "grok": _STAND_IN_THINKS,
-    "grok-2": UNKNOWN_FAMILY,
-    "grok-3": UNKNOWN_FAMILY,
-    "grok-3-mini": _STAND_IN_THINKS,
+    "deepseek": ModelFamily("deepseek_v3", STAND_IN_FACTOR),
+    **{f"deepseek-{kind}": _DEEPSEEK for kind in ("chat", "reasoner", "v3", "r1")},
+    "deepseek-r1-distill-llama": _LLAMA_3,
+    "deepseek-r1-distill-qwen": _QWEN_3,
+    "llama": _LLAMA_3,
+    "llama-2": ModelFamily("llama2"),
+    "llama-4": ModelFamily("llama3", STAND_IN_FACTOR),
+    "codellama": ModelFamily("codellama"),
+    "qwen": _QWEN_3,
+    **{f"qwen3.{minor}": ModelFamily("qwen3", STAND_IN_FACTOR) for minor in (5, 6, 7, 8)},
+    "qwq": _QWEN_3,
+    **dict.fromkeys(("mistral-7b", "mixtral", "codestral"), _MISTRAL_V2),
+    **dict.fromkeys(("mistral", "ministral", "devstral", "pixtral", "magistral"), _TEKKEN),
     "kimi": ModelFamily("kimi_k2", STAND_IN_FACTOR),
     "kimi-k2": ModelFamily("kimi_k2"),
-    "kimi-k2-thinking": ModelFamily("kimi_k2", can_think=True),
-    "kimi-k3": ModelFamily("kimi_k3", can_think=True),
-    "glm": ModelFamily("glm4", STAND_IN_FACTOR, can_think=True),
+    "kimi-k3": ModelFamily("kimi_k3"),
+    "glm": ModelFamily("glm4", STAND_IN_FACTOR),
     "glm-4": ModelFamily("glm4"),
-    "glm-4.5": ModelFamily("glm4", can_think=True),
-    "glm-4.6": ModelFamily("glm4", can_think=True),
-    "glm-4.7": ModelFamily("glm4", can_think=True),
-    "minimax": _STAND_IN_THINKS,
-    "phi-4": ModelFamily("phi4", can_call_tools=False),
+    "phi-4": ModelFamily("phi4"),
     "phi-4-mini": UNKNOWN_FAMILY,
-    "phi-4-reasoning": ModelFamily("phi4", can_think=True, can_call_tools=False),
 }
 
 DEFAULT_MODEL_CONTEXT_SIZES: Final[dict[str, int]] = {

@@ -163,7 +163,6 @@ def _build_done(finish: FinishReason, message: AssistantText, request: ModelRequ
         ),
         provider=PROVIDER_NAME,
         model=PROVIDER_NAME,
-        wire_finish=finish.value,
     )
 
 

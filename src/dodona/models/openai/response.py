@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
 
 from dodona.core.messages import AssistantText, RawMessage, ToolCall
-from dodona.core.ports.model import Done, FinishReason, ModelEvent, TextDelta, ThinkingDelta, Usage
+from dodona.core.ports.model import FinishReason, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_valid_names, json_text, valid_arguments
 from dodona.models.errors import ProviderErrorFactory
 from dodona.models.openai.tool_calls import CallAssembler, CallPiece
 from dodona.models.provider import ModelEndpoint
-from dodona.models.surrogates import SurrogateJoiner
 from dodona.models.usage import openai_usage
+from dodona.models.wire import AnswerDecoder
 
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": FinishReason.STOP,
@@ -84,7 +83,7 @@ def _text_key(detail: Mapping[str, Any]) -> str:
     return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(kind, "")
 
 
-class OpenAiAnswerDecoder:
+class OpenAiAnswerDecoder(AnswerDecoder[_Chunk]):
     """Decodes one response, chunk by chunk.
 
     It is complete with `[DONE]`, or with a finish reason and the usage; several providers omit
@@ -92,34 +91,24 @@ class OpenAiAnswerDecoder:
     """
 
     def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
-        self.ready: deque[ModelEvent] = deque()
-        self.is_finished = False
-        self._endpoint = endpoint
-        self._errors = errors
-        self._surrogates = SurrogateJoiner()
-        self._decode = msgspec.json.Decoder(_Chunk).decode
+        super().__init__(endpoint, errors, _Chunk)
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._in_thought = False
         self._details: list[_ReasoningDetail] = []
         self._extra: dict[str, Any] | None = None
         self._calls = CallAssembler()
-        self._model = endpoint.model
-        self._wire_finish = ""
         self._has_refusal = False
-        self._wire_usage: dict[str, Any] = {}
         self._has_final_usage = False  # usage was sent with or after the finish reason
 
     @property
     def usage(self) -> Usage:
-        """The usage reported so far."""
         return openai_usage(
             self._wire_usage,
             output_excludes_reasoning=self._endpoint.provider.output_excludes_reasoning,
         )
 
     def read_event(self, data: bytes) -> None:
-        """Decode one chunk of a stream."""
         if data.startswith(b"[DONE]"):
             if not (self._wire_finish or self._texts or self._calls):
                 raise self._errors.interrupted()
@@ -146,21 +135,13 @@ class OpenAiAnswerDecoder:
             self._wire_usage = chunk.usage
             self._has_final_usage = bool(self._wire_finish)
 
-    def _decode_repaired(self, data: bytes) -> _Chunk:
-        try:
-            return self._decode(self._surrogates.repair(data))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._errors.malformed(str(error), data) from error
-
     def read_whole(self, body: bytes) -> None:
-        """Decode a response that was not streamed."""
         self.read_event(body)
         if not self._wire_finish:
             raise self._errors.malformed("it is neither a stream nor an answer", body)
         self._finish()
 
     def end(self) -> None:
-        """Handle the end of the stream: finish if the answer is complete, else raise."""
         if not self._has_final_usage:
             raise self._errors.interrupted()
         self._finish()
@@ -226,17 +207,7 @@ class OpenAiAnswerDecoder:
             thinking=thinking,
             raw=self._build_raw(text, thinking, calls, extras),
         )
-        self.is_finished = True
-        self.ready.append(
-            Done(
-                finish=self._finish_reason(calls),
-                message=message,
-                usage=self.usage,
-                provider=self._endpoint.provider.name,
-                model=self._model,
-                wire_finish=self._wire_finish,
-            )
-        )
+        self._queue_done(self._finish_reason(calls), message)
 
     def _finish_reason(self, calls: tuple[ToolCall, ...]) -> FinishReason:
         finish = _FINISH_REASONS.get(self._wire_finish.lower(), FinishReason.OTHER)

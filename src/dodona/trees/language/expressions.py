@@ -43,6 +43,11 @@ class Expression:
         return to_text(self.form)
 
 
+def load_error(form: Form, message: str, hint: str = "") -> LoadError:
+    """Build an error at the position of a form."""
+    return LoadError(message, where=form.span.location(), hint=hint)
+
+
 def compile_expression(form: Form) -> Expression:
     """Check the form and compile it. Raise LoadError with the position of a problem."""
     if isinstance(form, Literal):
@@ -56,10 +61,10 @@ def compile_expression(form: Form) -> Expression:
     if isinstance(form, Map):
         return _compile_map(form)
     if isinstance(form, Symbol):
-        raise LoadError(
+        raise load_error(
+            form,
             f"'{form.name}' has no value here.",
-            where=form.span.location(),
-            hint=f"Read a key with (blackboard :{form.name}), or quote a word: '{form.name}.",
+            f"Read a key with (blackboard :{form.name}), or quote a word: '{form.name}.",
         )
     return _compile_operation(form)
 
@@ -135,28 +140,28 @@ def _combine(form: Form, parts: tuple[Expression, ...], evaluate: Evaluate) -> E
 def _compile_operation(form: List) -> Expression:
     head = form.items[0] if form.items else None
     if not isinstance(head, Symbol):
-        raise LoadError(
+        raise load_error(
+            head or form,
             "an expression starts with an operator.",
-            where=(head or form).span.location(),
-            hint="Data is written [a b] or '(a b).",
+            "Data is written [a b] or '(a b).",
         )
     if head.name == "blackboard":
         return _compile_blackboard_read(form)
     operator = OPERATORS.get(head.name)
     if operator is None:
-        raise LoadError(
+        raise load_error(
+            head,
             f"unknown operator '{head.name}'.",
-            where=head.span.location(),
-            hint=did_you_mean(head.name, ["blackboard", *OPERATORS])
+            did_you_mean(head.name, ["blackboard", *OPERATORS])
             or f"The operators are: blackboard {' '.join(OPERATORS)}.",
         )
     minimum, maximum, compile_operator = operator
     count = len(form.items) - 1
     if count < minimum or (maximum is not None and count > maximum):
-        raise LoadError(
+        raise load_error(
+            form,
             f"'{head.name}' takes {_format_arity(minimum, maximum)} (got {count}).",
-            where=form.span.location(),
-            hint="Is a parenthesis in the wrong place?",
+            "Is a parenthesis in the wrong place?",
         )
     parts = tuple(compile_expression(item) for item in form.items[1:])
     return _combine(form, parts, compile_operator(form, tuple(part.evaluate for part in parts)))
@@ -164,18 +169,14 @@ def _compile_operation(form: List) -> Expression:
 
 def _compile_blackboard_read(form: List) -> Expression:
     if len(form.items) != 2 or not isinstance(form.items[1], Keyword):
-        raise LoadError(
-            "'blackboard' takes one key.",
-            where=form.span.location(),
-            hint="Write (blackboard :key).",
-        )
+        raise load_error(form, "'blackboard' takes one key.", "Write (blackboard :key).")
     keyword = form.items[1]
     key = keyword.name
     if key.startswith("_") and key not in RESERVED_KEYS:
-        raise LoadError(
+        raise load_error(
+            keyword,
             f"unknown reserved key ':{key}'.",
-            where=keyword.span.location(),
-            hint=did_you_mean(key, RESERVED_KEYS) or f"Available: {', '.join(RESERVED_KEYS)}.",
+            did_you_mean(key, RESERVED_KEYS) or f"Available: {', '.join(RESERVED_KEYS)}.",
         )
     if key.startswith("_"):
         # The runtime may not have written its keys yet: a missing key is nil.

@@ -42,29 +42,18 @@ class LoadResult:
         return next(iter(self.trees.values()))
 
 
-def load(
-    source: str | Path,
-    *,
-    registry: Registry,
-    library: Mapping[str, Tree] | None = None,
-    host_keys: Iterable[str] = (),
-) -> Tree:
+def load(source: str | Path, *, registry: Registry, host_keys: Iterable[str] = ()) -> Tree:
     """Load the first tree of a file, or of source text if the str contains a parenthesis.
 
-    `library` holds trees that subtrees may refer to. `host_keys` are the blackboard keys that the
-    host sets; they need no declaration.
+    `host_keys` are the blackboard keys that the host sets; they need no declaration.
     """
     is_text = isinstance(source, str) and "(" in source
     forms = read(str(source)) if is_text else read_file(Path(source))
-    return Loader(registry, library, host_keys).load(forms).main_tree()
+    return Loader(registry, host_keys).load(forms).main_tree()
 
 
 def load_files(
-    paths: Sequence[Path],
-    *,
-    registry: Registry,
-    library: Mapping[str, Tree] | None = None,
-    host_keys: Iterable[str] = (),
+    paths: Sequence[Path], *, registry: Registry, host_keys: Iterable[str] = ()
 ) -> LoadResult:
     """Load all trees and tests of these files. The files may refer to each other's trees."""
     forms: list[Form] = []
@@ -74,7 +63,7 @@ def load_files(
             forms.extend(read_file(path))
         except ReadError as error:
             unreadable.append(error)
-    loaded = Loader(registry, library, host_keys).load(forms)
+    loaded = Loader(registry, host_keys).load(forms)
     return LoadResult(loaded.trees, loaded.tests, (*unreadable, *loaded.problems))
 
 
@@ -88,14 +77,8 @@ class _TreeParts:
 class Loader:
     """Loads a set of forms. Trees are loaded on first reference, so their order does not matter."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        library: Mapping[str, Tree] | None = None,
-        host_keys: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, registry: Registry, host_keys: Iterable[str] = ()) -> None:
         self._parser = Parser(registry, self._resolve)
-        self._library = library or {}
         self._host_keys = frozenset(host_keys)
         self._tree_forms: dict[str, List] = {}
         self._trees: dict[str, Tree | None] = {}
@@ -173,13 +156,11 @@ class Loader:
             if tree is None:
                 self._unresolved_count += 1  # its problems are already in the list
             return tree
-        if name in self._library:
-            return self._library[name]
-        names = [*self._tree_forms, *self._library]
         self._add_problem(
             reference,
             f'there is no tree "{name}".',
-            did_you_mean(name, names) or "Pass its file as well, or add the tree to this file.",
+            did_you_mean(name, self._tree_forms)
+            or "Pass its file as well, or add the tree to this file.",
         )
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dodona.trees.language.node import Node, NodeKind
 from dodona.trees.nodes.leaf import halt_nothing
 from dodona.trees.runtime.frame import Frame
@@ -9,27 +11,22 @@ from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
 
 
-def _succeed(frame: Frame) -> Status:
-    del frame
-    return SUCCESS
-
-
-def _fail(frame: Frame) -> Status:
-    del frame
-    return FAILURE
-
-
-def compile_succeed(node: Node, build: Build) -> Compiled:
-    """Compile a `succeed` node."""
+def _compile_constant(node: Node, build: Build, *, status: Status) -> Compiled:
     del node, build
-    return Compiled(_succeed, halt_nothing)
+
+    def tick(frame: Frame) -> Status:
+        del frame
+        return status
+
+    return Compiled(tick, halt_nothing)
 
 
-def compile_fail(node: Node, build: Build) -> Compiled:
-    """Compile a `fail` node."""
-    del node, build
-    return Compiled(_fail, halt_nothing)
-
-
-SUCCEED_KIND = NodeKind("succeed", "Succeeds immediately.", compile_succeed, usage="(succeed)")
-FAIL_KIND = NodeKind("fail", "Fails immediately.", compile_fail, usage="(fail)")
+SUCCEED_KIND = NodeKind(
+    "succeed",
+    "Succeeds immediately.",
+    partial(_compile_constant, status=SUCCESS),
+    usage="(succeed)",
+)
+FAIL_KIND = NodeKind(
+    "fail", "Fails immediately.", partial(_compile_constant, status=FAILURE), usage="(fail)"
+)

@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from dodona.trees.language.node import ONE, Node, NodeKind
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
@@ -29,27 +31,17 @@ def compile_mapped(node: Node, build: Build, *, success: Status, failure: Status
     return Compiled(tick, child.halt)
 
 
-def compile_success(node: Node, build: Build) -> Compiled:
-    """Compile a `force-success` node."""
-    return compile_mapped(node, build, success=SUCCESS, failure=SUCCESS)
-
-
-def compile_failure(node: Node, build: Build) -> Compiled:
-    """Compile a `force-failure` node."""
-    return compile_mapped(node, build, success=FAILURE, failure=FAILURE)
-
-
 SUCCESS_KIND = NodeKind(
     "force-success",
     "Succeeds once the child has ended.",
-    compile_success,
+    partial(compile_mapped, success=SUCCESS, failure=SUCCESS),
     usage="(force-success CHILD)",
     arity=ONE,
 )
 FAILURE_KIND = NodeKind(
     "force-failure",
     "Fails once the child has ended.",
-    compile_failure,
+    partial(compile_mapped, success=FAILURE, failure=FAILURE),
     usage="(force-failure CHILD)",
     arity=ONE,
 )

@@ -86,9 +86,6 @@ class Join:
         self.writes: dict[int, Mapping[str, Any]] = {}
         self.outcome: Status | None = None
 
-    def on_wake(self, frame: Frame) -> None:
-        self.woken.add(frame)
-
     def frames_to_tick(self) -> list[tuple[Frame, Job]]:
         """Return the running children to tick, in child order."""
         if self.must_poll:
@@ -261,7 +258,7 @@ def _start(join: Join, frame: Frame, max_successes: int, max_failures: int) -> N
         child = spare or Frame(frame.run, region, join.scope(parent=frame.board), frame)
         child.reset_for(region, index)
         # Before the tick: a child may request another tick during its first one.
-        child.wake_listener = join
+        child.on_wake = join.woken.add
         if item is not None:
             child.board.set_reserved("_index", item[0])
             child.board.set_reserved("_item", item[1])
@@ -288,7 +285,7 @@ def _start_pure_leaves(join: Join, frame: Frame, max_successes: int) -> None:
             join.started = index + 1
             join.succeeded = index
             child.index = index
-            child.wake_listener = join
+            child.on_wake = join.woken.add
             _record_status(join, child, status)
             return
         index += 1

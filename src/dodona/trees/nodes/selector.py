@@ -13,21 +13,16 @@ again.
 
 from __future__ import annotations
 
-from dodona.trees.language.node import SOME, Node, NodeKind, Option
+from functools import partial
+
+from dodona.trees.language.node import SOME, NodeKind, Option
 from dodona.trees.nodes.ordered import compile_ordered
-from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE
-
-
-def compile_selector(node: Node, build: Build) -> Compiled:
-    """Compile a `selector` node."""
-    return compile_ordered(node, build, FAILURE)
-
 
 KIND = NodeKind(
     "selector",
     "Runs children in order until one succeeds; fails if none does.",
-    compile_selector,
+    partial(compile_ordered, proceed=FAILURE),
     usage="(selector CHILD …)",
     arity=SOME,
     options={"reactive": Option("flag")},

@@ -13,21 +13,16 @@ run again.
 
 from __future__ import annotations
 
-from dodona.trees.language.node import SOME, Node, NodeKind, Option
+from functools import partial
+
+from dodona.trees.language.node import SOME, NodeKind, Option
 from dodona.trees.nodes.ordered import compile_ordered
-from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import SUCCESS
-
-
-def compile_sequence(node: Node, build: Build) -> Compiled:
-    """Compile a `sequence` node."""
-    return compile_ordered(node, build, SUCCESS)
-
 
 KIND = NodeKind(
     "sequence",
     "Runs all children in order; stops at the first failure.",
-    compile_sequence,
+    partial(compile_ordered, proceed=SUCCESS),
     usage="(sequence CHILD …)",
     arity=SOME,
     options={"reactive": Option("flag")},

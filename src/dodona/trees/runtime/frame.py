@@ -8,7 +8,7 @@ with a slot for each node that has state, and the blackboard scope of the region
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.status import Status
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 TickFunction = Callable[["Frame"], Status]
 # Asks a node to stop; returns True once nothing in it is running and its slots are reset.
 HaltFunction = Callable[["Frame"], bool]
-
-
-class WakeListener(Protocol):
-    """Is notified when a sleeping frame must be ticked: a parallel, for its children."""
-
-    def on_wake(self, frame: Frame) -> None: ...
 
 
 class Frame:
@@ -40,6 +34,7 @@ class Frame:
     __slots__ = (
         "board",
         "index",
+        "on_wake",
         "parent",
         "phase",
         "polled",
@@ -47,8 +42,7 @@ class Frame:
         "region",
         "run",
         "slots",
-        "wake_listener"
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -67,7 +61,8 @@ class Frame:
         self.phase = phase
         self.slots: list[Any] = region.initial_slots.copy()
         self.polled = region.polled
-        self.wake_listener: WakeListener | None = None
+        # Called when a sleeping frame must be ticked: by a parallel, for its children.
+        self.on_wake: Callable[[Frame], None] | None = None
         self.record_visit = run.record_visit
 
     def reset_for(self, region: Region, index: int) -> None:
@@ -90,8 +85,8 @@ class Frame:
         """Schedule a tick that reaches this frame."""
         frame: Frame | None = self
         while frame is not None:
-            if frame.wake_listener is not None:
-                frame.wake_listener.on_wake(frame)
+            if frame.on_wake is not None:
+                frame.on_wake(frame)
             frame = frame.parent
         self.run.wake()
 

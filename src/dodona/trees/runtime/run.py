@@ -62,17 +62,6 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class ActiveStep:
-    """A step that is running."""
-
-    path: str
-    key: str
-    leaf: str
-    seconds: float
-    stopping: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended: success, failure, cancelled or stuck; and its final blackboard."""
 
@@ -203,16 +192,6 @@ class Run:
         if self.options.debugger is not None:
             self.options.debugger.detach()
         self.wake()
-
-    def active_steps(self) -> list[ActiveStep]:
-        """Return the running steps, oldest first."""
-        now = self.now()
-        return [
-            ActiveStep(
-                step.place.path, step.key, step.leaf.name, now - step.started_at, step.stopping
-            )
-            for step in self.running
-        ]
 
     async def execute(self) -> Outcome:
         """Run to the end. If the awaiting task is cancelled, stop the run, then raise."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dodona.core.errors import LoadError, ToolFailed
+from dodona.core.errors import ToolFailed
 from dodona.lisp import Form, Keyword, Literal, Map, Vector
-from dodona.trees.language.expressions import Expression, compile_expression
+from dodona.trees.language.expressions import Expression, compile_expression, load_error
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.leaves import Decoration, Leaf
 from dodona.trees.runtime.registry import Registry
@@ -106,11 +106,11 @@ class ScriptedRegistry(Registry):
     def _leaf_with_call_log(self, name: str) -> Leaf | None:
         """Return the registered leaf, wrapped so that its calls are reported too."""
         leaf = self.leaves.get(name)
-        if leaf is None:
-            return None
+        return self._log_calls(leaf) if leaf else None
 
+    def _log_calls(self, leaf: Leaf) -> Leaf:
         def logged(board: Blackboard, **arguments: Any) -> Any:
-            self._on_call(name)
+            self._on_call(leaf.name)
             return leaf.function(board, **arguments)
 
         return replace(leaf, function=logged)
@@ -126,14 +126,7 @@ class ScriptedRegistry(Registry):
         if script is not None:
             return script.build_decoration()
         decoration = self.decorations.get(name)
-        if decoration is None:
-            return None
-
-        def logged(board: Blackboard, **arguments: Any) -> Any:
-            self._on_call(name)
-            return decoration.enter.function(board, **arguments)
-
-        return replace(decoration, enter=replace(decoration.enter, function=logged))
+        return replace(decoration, enter=self._log_calls(decoration.enter)) if decoration else None
 
     def _find_script(self, name: str, registered: bool) -> LeafScript | None:  # noqa: FBT001
         if name not in self._scripts and self._default_results is not None and not registered:
@@ -144,7 +137,7 @@ class ScriptedRegistry(Registry):
 def parse_scripts(form: Form) -> dict[str, tuple[ScriptedResult, ...]]:
     """Parse the `:leaves` of a test."""
     if not isinstance(form, Map):
-        raise LoadError("':leaves' takes a map of leaf names.", where=form.span.location())
+        raise load_error(form, "':leaves' takes a map of leaf names.")
     return {_parse_leaf_name(key): _parse_results(value) for key, value in form.pairs}
 
 
@@ -153,17 +146,17 @@ def _parse_leaf_name(form: Form) -> str:
         return form.value
     if isinstance(form, Keyword) and form.name == "default":
         return form.name
-    raise LoadError(
+    raise load_error(
+        form,
         "a leaf is named by a string.",
-        where=form.span.location(),
-        hint='Write {"dotted.name" :success}; the keyword :default applies to all other leaves.',
+        'Write {"dotted.name" :success}; the keyword :default applies to all other leaves.',
     )
 
 
 def _parse_results(form: Form) -> tuple[ScriptedResult, ...]:
     if isinstance(form, Vector):
         if not form.items:
-            raise LoadError("a script needs an outcome.", where=form.span.location())
+            raise load_error(form, "a script needs an outcome.")
         return tuple(_parse_result(item) for item in form.items)
     return (_parse_result(form),)
 
@@ -172,17 +165,15 @@ def _parse_result(form: Form) -> ScriptedResult:
     if isinstance(form, Keyword):
         return ScriptedResult(_parse_status(form))
     if not isinstance(form, Map):
-        raise LoadError(
+        raise load_error(
+            form,
             "an outcome is :success, :failure or a map.",
-            where=form.span.location(),
-            hint="The map takes :status :set :raise :after.",
+            "The map takes :status :set :raise :after.",
         )
     parts = {key.name: value for key, value in form.pairs if isinstance(key, Keyword)}
     for key, _ in form.pairs:
         if not isinstance(key, Keyword) or key.name not in _RESULT_KEYS:
-            raise LoadError(
-                "an outcome takes :status :set :raise :after.", where=key.span.location()
-            )
+            raise load_error(key, "an outcome takes :status :set :raise :after.")
     return ScriptedResult(
         _parse_status(parts["status"]) if "status" in parts else Status.SUCCESS,
         _parse_writes(parts["set"]) if "set" in parts else (),
@@ -194,24 +185,22 @@ def _parse_result(form: Form) -> ScriptedResult:
 def _parse_status(form: Form) -> Status:
     if isinstance(form, Keyword) and form.name in ("success", "failure"):
         return Status(form.name)
-    raise LoadError("a leaf ends in :success or :failure.", where=form.span.location())
+    raise load_error(form, "a leaf ends in :success or :failure.")
 
 
 def _parse_writes(form: Form) -> tuple[tuple[str, Expression], ...]:
     if not isinstance(form, Map):
-        raise LoadError("':set' takes a map of keys.", where=form.span.location())
+        raise load_error(form, "':set' takes a map of keys.")
     return tuple((_parse_key(key), compile_expression(value)) for key, value in form.pairs)
 
 
 def _parse_key(form: Form) -> str:
     if isinstance(form, Keyword):
         return form.name
-    raise LoadError(
-        "a blackboard key is a keyword.", where=form.span.location(), hint="Write {:key VALUE}."
-    )
+    raise load_error(form, "a blackboard key is a keyword.", "Write {:key VALUE}.")
 
 
 def _parse_constant(form: Form, kinds: type | tuple[type, ...]) -> Any:
     if isinstance(form, Literal) and isinstance(form.value, kinds):
         return form.value
-    raise LoadError("this value has the wrong type.", where=form.span.location())
+    raise load_error(form, "this value has the wrong type.")

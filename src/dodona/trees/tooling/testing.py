@@ -28,7 +28,7 @@ from typing import Any
 
 from dodona.core.errors import DodonaError, LoadError, as_text, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Span, read_file, to_text
-from dodona.trees.language.expressions import to_data
+from dodona.trees.language.expressions import load_error, to_data
 from dodona.trees.language.loader import Loader, LoadResult
 from dodona.trees.language.schema import describe, values_equal
 from dodona.trees.language.tree import Tree
@@ -118,30 +118,28 @@ class _TestCase:
         self.expect = _parse_map(parts.get("expect"), "expect")
         self.scripts = parse_scripts(parts["leaves"]) if "leaves" in parts else {}
         if not self.expect:
-            raise LoadError(
-                "the test expects nothing.", where=form.span.location(), hint="Add :expect."
-            )
+            raise load_error(form, "the test expects nothing.", "Add :expect.")
         for word in self.expect:
             if word not in _EXPECTATIONS:
-                raise LoadError(
+                raise load_error(
+                    parts["expect"],
                     f"':expect' has no ':{word}'.",
-                    where=parts["expect"].span.location(),
-                    hint=did_you_mean(word, _EXPECTATIONS)
+                    did_you_mean(word, _EXPECTATIONS)
                     or f"It takes {' '.join(':' + w for w in _EXPECTATIONS)}.",
                 )
             if word == "status" and self.expect[word] not in ("success", "failure"):
-                raise LoadError(
+                raise load_error(
+                    parts["expect"],
                     "':status' is :success or :failure.",
-                    where=parts["expect"].span.location(),
-                    hint=did_you_mean(str(self.expect[word]), ("success", "failure"))
+                    did_you_mean(str(self.expect[word]), ("success", "failure"))
                     or "Write :status :success.",
                 )
             kind = _EXPECTATIONS[word]
             if not isinstance(self.expect[word], kind):
-                raise LoadError(
+                raise load_error(
+                    parts["expect"],
                     f"':{word}' takes {_TYPE_NAMES[kind]} (got {describe(self.expect[word])}).",
-                    where=parts["expect"].span.location(),
-                    hint="See: docs/how-to/test-trees.md",
+                    "See: docs/how-to/test-trees.md",
                 )
 
     def run(self, forms: list[Form], registry: Registry) -> list[str]:
@@ -215,7 +213,7 @@ class _TestCase:
 def _parse_parts(form: List) -> dict[str, Form]:
     items = form.items
     if len(items) < 2 or not isinstance(items[1], Literal) or not isinstance(items[1].value, str):
-        raise LoadError("a test needs a name.", where=form.span.location(), hint='(test "name" …)')
+        raise load_error(form, "a test needs a name.", '(test "name" …)')
     parts: dict[str, Form] = {}
     rest = iter(items[2:])
     for item in rest:
@@ -223,13 +221,9 @@ def _parse_parts(form: List) -> dict[str, Form]:
             raise _unknown_part_error(item.span, item)
         value = next(rest, None)
         if value is None:
-            raise LoadError(f"':{item.name}' has no value.", where=item.span.location())
+            raise load_error(item, f"':{item.name}' has no value.")
         if item.name in parts:
-            raise LoadError(
-                f"':{item.name}' is given twice.",
-                where=item.span.location(),
-                hint="Remove one of them.",
-            )
+            raise load_error(item, f"':{item.name}' is given twice.", "Remove one of them.")
         parts[item.name] = value
     return parts
 
@@ -246,14 +240,12 @@ def _unknown_part_error(span: Span, item: Form) -> LoadError:
 def _parse_string(form: Form) -> str:
     if isinstance(form, Literal) and isinstance(form.value, str):
         return form.value
-    raise LoadError(
-        "':tree' takes a string.", where=form.span.location(), hint='Write :tree "name".'
-    )
+    raise load_error(form, "':tree' takes a string.", 'Write :tree "name".')
 
 
 def _parse_map(form: Form | None, word: str) -> dict[str, Any]:
     if form is None:
         return {}
     if not isinstance(form, Map):
-        raise LoadError(f"':{word}' takes a map.", where=form.span.location())
+        raise load_error(form, f"':{word}' takes a map.")
     return to_data(form)

@@ -13,21 +13,17 @@ from cyclopts import Parameter
 
 from dodona.agent.question import Question
 from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
+from dodona.cli.arguments import flag
 from dodona.cli.client.ask import fetch_answer, show_answer
-from dodona.cli.client.connect import connect, load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.client.connect import connect
+from dodona.cli.options import DEFAULTS, Options, ProjectName
 from dodona.cli.project_file import project_of
-from dodona.cli.terminal.output import print_json
+from dodona.cli.terminal.output import REDACTOR, print_json
 from dodona.cli.terminal.screen import Screen
 from dodona.core.errors import BadRequest
-from dodona.net.redactor import Redactor
+from dodona.core.json_document import parse_document
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*(=.*)?")
-
-ProjectName = Annotated[
-    str | None, Parameter(help="Project. Defaults to the project of the current folder.")
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,7 @@ class AskOptions:
             "thinking": self.thinking,
             "new": new,
         }
-        return Question.read(values)
+        return parse_document(Question, values)
 
 
 def ask(
@@ -74,24 +70,19 @@ def ask(
     ],
     /,
     *,
-    new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
-    ] = False,
-    options: Annotated[AskOptions | None, Parameter(name="*")] = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    new: Annotated[bool, flag("Start a new conversation.")] = False,
+    ask_options: Annotated[AskOptions | None, Parameter(name="*")] = None,
+    options: Options = DEFAULTS,
 ) -> None:
     """Ask a question and print the answer as it arrives."""
-    request = (options or AskOptions()).question(_read_question(question), new=new)
-    loaded = load_config_quietly(config, redactor)
-    asyncio.run(_ask(loaded, request, redactor, as_json=json))
+    request = (ask_options or AskOptions()).question(_read_question(question), new=new)
+    asyncio.run(_ask(options.load_config(), request, as_json=options.json))
 
 
-async def _ask(config: Config, question: Question, redactor: Redactor, *, as_json: bool) -> None:
-    async with connect(config, redactor) as client:
+async def _ask(config: Config, question: Question, *, as_json: bool) -> None:
+    async with connect(config, REDACTOR) as client:
         if as_json:
-            print_json(redactor.scrub_all(dict(await fetch_answer(client, question))))
+            print_json(REDACTOR.scrub_all(dict(await fetch_answer(client, question))))
         else:
             await show_answer(client, question, Screen(shows_thinking=bool(question.thinking)))
 

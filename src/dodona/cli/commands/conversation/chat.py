@@ -11,17 +11,17 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from dodona.app.config.config import Config
+from dodona.cli.arguments import flag
 from dodona.cli.client.ask import show_answer
-from dodona.cli.client.connect import connect, load_config_quietly
+from dodona.cli.client.connect import connect
 from dodona.cli.client.in_process import Client
 from dodona.cli.commands.conversation.ask import AskOptions
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.options import CommonOptions, ConfigFile
 from dodona.cli.terminal.keyboard import Keyboard
-from dodona.cli.terminal.output import print_note, print_text
+from dodona.cli.terminal.output import REDACTOR, print_note, print_text
 from dodona.cli.terminal.screen import Screen
 from dodona.core import errors
 from dodona.core.errors import DodonaError
-from dodona.net.redactor import Redactor
 
 HELP: Final = """\
   /new    start a new conversation
@@ -33,31 +33,27 @@ PROMPT: Final = "› "
 
 def chat(
     *,
-    new: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Start a new conversation.")
-    ] = False,
+    new: Annotated[bool, flag("Start a new conversation.")] = False,
     options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     config: ConfigFile = None,
-    redactor: InjectedRedactor,
 ) -> int:
     """Answer one question per line until the end of input."""
     ask_options = options or AskOptions()
     ask_options.question("?")  # report invalid options before the first prompt
-    loaded = load_config_quietly(config, redactor)
-    return asyncio.run(_chat(loaded, _ChatSession(ask_options, redactor, new=new)))
+    loaded = CommonOptions(config=config).load_config()
+    return asyncio.run(_chat(loaded, _ChatSession(ask_options, new=new)))
 
 
 async def _chat(config: Config, session: _ChatSession) -> int:
-    async with connect(config, session.redactor) as client:
+    async with connect(config, REDACTOR) as client:
         return await session.run(client)
 
 
 class _ChatSession:
     """One interactive conversation."""
 
-    def __init__(self, options: AskOptions, redactor: Redactor, *, new: bool) -> None:
+    def __init__(self, options: AskOptions, *, new: bool) -> None:
         self._options = options
-        self.redactor = redactor
         self._is_new = new
         self._is_interactive = os.isatty(0)
         self._exit_code = 0
@@ -108,5 +104,5 @@ class _ChatSession:
             if self._options.context is not None:
                 self._options = replace(self._options, context=screen.context_id)
         except DodonaError as error:
-            print_note(self.redactor.scrub(errors.as_text(error)))
+            print_note(REDACTOR.scrub(errors.as_text(error)))
             self._exit_code = error.exit_code

@@ -2,83 +2,80 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from dodona.agent.views import ContextViews, TreeViews
-from dodona.agent.views.tree import ROOT, TreeOutline, node_json
-from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.conversation.ask import ProjectName
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.project_file import project_of
-from dodona.cli.store_access import open_store
+from dodona.agent.views.contexts import ContextDocument
+from dodona.agent.views.exchanges import OracleExchange
+from dodona.agent.views.tree import (
+    ROOT,
+    ConversationNode,
+    NodeLabel,
+    TreeHead,
+    TreeOutline,
+    node_document,
+)
+from dodona.cli.arguments import flag
+from dodona.cli.options import DEFAULTS, Options, ProjectName, current_project
+from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
-from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.terminal.output import (
+    REDACTOR,
+    format_columns,
+    print_json,
+    print_note,
+    print_text,
+)
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
-from dodona.net.redactor import Redactor
+from dodona.core.json_document import to_builtins
+from dodona.store.store import Store
 
 app = App(name="context", help="Show and change a project's conversation.")
 
 MAX_MESSAGE_WIDTH = 70
-T = TypeVar("T")
 
 Name = Annotated[str, Parameter(name="NAME", help="A context_id such as node-12, or a label.")]
 
 
 @app.command
-def show(
-    *,
-    project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def show(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Show the conversation: its state, summary and recent messages."""
-    context = _ProjectContext(project, config, redactor)
-    state = context.run(lambda _, contexts: contexts.show(LOCAL_USER, context.project))
-    context.print_result(state, as_json=json, text=lambda: "\n".join(_format_context(state)))
+    config, project_id = options.load_config(), current_project(project)
+    state = run_with_store(config, lambda store: ContextViews(store).show(LOCAL_USER, project_id))
+    options.print_result(state, "\n".join(_format_context(state)))
 
 
 @app.command
 def tree(
     *,
-    every: Annotated[
-        bool,
-        Parameter(name="--all", negative="", show_default=False, help="Show all nodes."),
-    ] = False,
+    every: Annotated[bool, flag("Show all nodes.", name="--all")] = False,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Draw the conversation as a tree, oldest node first.
 
     Nodes on the path to the head are marked with ●.
     """
-    context = _ProjectContext(project, config, redactor)
-    lines, document = context.run(
-        lambda trees, _: _load_tree(trees, context.project, fold=not every)
+    config, project_id = options.load_config(), current_project(project)
+    lines, document = run_with_store(
+        config, lambda store: _load_tree(TreeViews(store), project_id, fold=not every)
     )
-
-    def text() -> str:
-        is_terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if is_terminal else 1_000
-        colour = is_terminal and not os.environ.get("NO_COLOR")
-        nodes = {node["id"]: node for node in document["nodes"]}
-        return "\n".join(draw_lines(lines, nodes, width=width, colour=colour))
-
-    context.print_result(document, as_json=json, text=text)
+    if options.json:
+        print_json(REDACTOR.scrub_all(to_builtins(document)))
+        return
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else 1_000
+    colour = is_terminal and not os.environ.get("NO_COLOR")
+    nodes: dict[int, ConversationNode] = {node.id: node for node in document["nodes"]}
+    print_text(REDACTOR.scrub("\n".join(draw_lines(lines, nodes, width=width, colour=colour))))
 
 
 @app.command
@@ -93,15 +90,15 @@ def checkout(
     /,
     *,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Continue the conversation from another node."""
-    context = _ProjectContext(project, config, redactor)
+    config, project_id = options.load_config(), current_project(project)
     to = None if name == ROOT else name
-    moved = context.run(lambda trees, _: trees.checkout(LOCAL_USER, context.project, to))
-    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    moved = run_with_store(
+        config, lambda store: TreeViews(store).checkout(LOCAL_USER, project_id, to)
+    )
+    options.print_result(moved, _format_head(moved))
 
 
 @app.command
@@ -111,21 +108,19 @@ def branch(
     *,
     label: Annotated[str | None, Parameter(help="Label for the branching point.")] = None,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Start a branch at a message.
 
     A branch at a question replaces the question; a branch at an answer continues
     after it.
     """
-    context = _ProjectContext(project, config, redactor)
+    config, project_id = options.load_config(), current_project(project)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
-    moved = context.run(
-        lambda trees, _: trees.branch(LOCAL_USER, context.project, **start, label=label)
+    moved = run_with_store(
+        config, lambda store: TreeViews(store).branch(LOCAL_USER, project_id, **start, label=label)
     )
-    context.print_result(moved, as_json=json, text=lambda: _format_head(moved))
+    options.print_result(moved, _format_head(moved))
 
 
 @app.command
@@ -137,20 +132,19 @@ def label(
     /,
     *,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Set or remove the label of a node."""
-    context = _ProjectContext(project, config, redactor)
+    config, project_id = options.load_config(), current_project(project)
 
-    async def change(trees: TreeViews, _: ContextViews) -> dict[str, Any]:
-        context_id = await trees.find(LOCAL_USER, context.project, name)
+    async def change(store: Store) -> NodeLabel:
+        trees = TreeViews(store)
+        context_id = await trees.find(LOCAL_USER, project_id, name)
         return await trees.label(LOCAL_USER, context_id, label)
 
-    node = context.run(change)
-    state = "has no label now" if node["label"] is None else f"is labelled {node['label']}"
-    context.print_result(node, as_json=json, text=lambda: f"{node['context_id']} {state}.")
+    node = run_with_store(config, change)
+    state = "has no label now" if node.label is None else f"is labelled {node.label}"
+    options.print_result(node, f"{node.context_id} {state}.")
 
 
 @app.command
@@ -158,77 +152,37 @@ def prune(
     name: Name,
     /,
     *,
-    yes: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Skip the confirmation.")
-    ] = False,
+    yes: Annotated[bool, flag("Skip the confirmation.")] = False,
     project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Delete a node and its descendants permanently.
 
     Their usage and cost stay on record.
     """
-    context = _ProjectContext(project, config, redactor)
+    config, project_id = options.load_config(), current_project(project)
     if not yes and not sys.stdin.isatty():
         raise BadRequest("pruning is permanent.", hint="Confirm with --yes.")
-    context_id, nodes = context.run(lambda trees, _: _find_subtree(trees, context.project, name))
+    context_id, nodes = run_with_store(
+        config, lambda store: _find_subtree(TreeViews(store), project_id, name)
+    )
     if not yes:
         _confirm(f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?")
-    result = context.run(lambda trees, _: trees.prune(LOCAL_USER, context_id))
-    next_line = f"The next question continues from {result['head'] or 'the root'}."
-    context.print_result(
-        result,
-        as_json=json,
-        text=lambda: f"{_format_count(result['pruned'])} deleted. {next_line}",
-    )
+    result = run_with_store(config, lambda store: TreeViews(store).prune(LOCAL_USER, context_id))
+    next_line = f"The next question continues from {result.head or 'the root'}."
+    options.print_result(result, f"{_format_count(result.pruned)} deleted. {next_line}")
 
 
 @app.command
-def close(
-    *,
-    project: ProjectName = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def close(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Close the conversation.
 
     The next question starts a new one.
     """
-    context = _ProjectContext(project, config, redactor)
-    closed = context.run(lambda _, contexts: contexts.close(LOCAL_USER, context.project))
-    line = f"The conversation of {context.project} is closed. The next question starts a new one."
-    context.print_result(closed, as_json=json, text=lambda: line)
-
-
-class _ProjectContext:
-    """The project of a command, in the configured store."""
-
-    def __init__(self, project: str | None, file: Path | None, redactor: Redactor) -> None:
-        self._config = load_config_quietly(file, redactor)
-        self._redactor = redactor
-        self.project = project_of(Path.cwd()) if project is None else project
-
-    def run(self, action: Callable[[TreeViews, ContextViews], Awaitable[T]]) -> T:
-        return asyncio.run(_run_with_views(self._config, self._redactor, action))
-
-    def print_result(
-        self, result: dict[str, Any], *, as_json: bool, text: Callable[[], str]
-    ) -> None:
-        if as_json:
-            print_json(self._redactor.scrub_all(result))
-        else:
-            print_text(self._redactor.scrub(text()))
-
-
-async def _run_with_views(
-    config: Config, redactor: Redactor, action: Callable[[TreeViews, ContextViews], Awaitable[T]]
-) -> T:
-    """Run an action on the store. A running gateway reads the new head from it."""
-    async with open_store(config, redactor) as store:
-        return await action(TreeViews(store), ContextViews(store))
+    config, project_id = options.load_config(), current_project(project)
+    closed = run_with_store(config, lambda store: ContextViews(store).close(LOCAL_USER, project_id))
+    line = f"The conversation of {project_id} is closed. The next question starts a new one."
+    options.print_result(closed, line)
 
 
 async def _load_tree(
@@ -241,10 +195,10 @@ async def _load_tree(
     lines = layout_tree(outline.links, head_id=head_id, on_path=on_path, fold=fold)
     ids = [line.node_id for line in lines if line.node_id is not None]
     nodes = [
-        node_json(node, head_id=head_id, on_path=node.id in on_path)
+        node_document(node, head_id=head_id, on_path=node.id in on_path)
         for node in await trees.nodes(LOCAL_USER, outline, ids)
     ]
-    head = next((node["context_id"] for node in nodes if node["is_head"]), None)
+    head = next((node.context_id for node in nodes if node.is_head), None)
     total = len(outline.links)
     return lines, {"project_id": project, "head": head, "total": total, "nodes": nodes}
 
@@ -274,45 +228,45 @@ def _confirm(question: str) -> None:
         raise Cancelled("nothing was deleted.")
 
 
-def _format_head(moved: dict[str, Any]) -> str:
-    lines = [f"The next question continues from {moved['head'] or 'the root'}."]
-    if moved["open_runs"]:
-        runs = ", ".join(map(str, moved["open_runs"]))
+def _format_head(moved: TreeHead) -> str:
+    lines = [f"The next question continues from {moved.head or 'the root'}."]
+    if moved.open_runs:
+        runs = ", ".join(map(str, moved.open_runs))
         lines.append(
             f"Open runs: {runs}. An active run becomes a branch; queued runs continue from here."
         )
     return "\n".join(lines)
 
 
-def _format_context(context: dict[str, Any]) -> Iterator[str]:
-    budget = f"{context['tokens_used']:,} of {context['token_budget']:,}"
+def _format_context(context: ContextDocument) -> Iterator[str]:
+    budget = f"{context.tokens_used:,} of {context.token_budget:,}"
     yield format_columns(
         [
-            ("project", context["project_id"]),
-            ("status", context["status"]),
-            ("context", context["context_id"] or "-"),
+            ("project", context.project_id),
+            ("status", context.status.value),
+            ("context", context.context_id or "-"),
             ("tokens", budget),
-            ("model", strip_control_chars(context["last_model"] or "-")),
-            ("compressed", _format_times(context["compression_count"])),
+            ("model", strip_control_chars(context.last_model or "-")),
+            ("compressed", _format_times(context.compression_count)),
         ]
     )
-    if context["key_decisions"]:
+    if context.key_decisions:
         yield "\nDecisions:\n" + "\n".join(
-            f"  {strip_control_chars(e)}" for e in context["key_decisions"]
+            f"  {strip_control_chars(e)}" for e in context.key_decisions
         )
-    if context["compressed_summary"]:
-        lines = strip_control_chars(context["compressed_summary"]).splitlines()
+    if context.compressed_summary:
+        lines = strip_control_chars(context.compressed_summary).splitlines()
         yield "\nSummary:\n" + "\n".join(f"  {line}".rstrip() for line in lines)
-    if context["recent_exchanges"]:
-        rows = [("message", "role", ""), *map(_format_exchange, context["recent_exchanges"])]
+    if context.recent_exchanges:
+        rows = [("message", "role", ""), *map(_format_exchange, context.recent_exchanges)]
         yield f"\n{format_columns(rows)}"
 
 
-def _format_exchange(message: dict[str, Any]) -> tuple[str, ...]:
+def _format_exchange(message: OracleExchange) -> tuple[str, ...]:
     return (
-        message["id"],
-        message["role"],
-        truncate(strip_control_chars(" ".join(message["content"].split())), MAX_MESSAGE_WIDTH),
+        message.id,
+        message.role,
+        truncate(strip_control_chars(" ".join(message.content.split())), MAX_MESSAGE_WIDTH),
     )
 
 

@@ -9,9 +9,8 @@ from cyclopts import Parameter
 
 from dodona.app.agents.registry import make_router
 from dodona.app.config.config import load_config
-from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.terminal.output import format_columns
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.routing import Binding
 
@@ -28,37 +27,32 @@ def route(
     peer: Annotated[str | None, Parameter(help="Person or group that sends the message.")] = None,
     guild: Annotated[str | None, Parameter(help="Guild or server.")] = None,
     team: Annotated[str | None, Parameter(help="Team within the guild.")] = None,
-    config: ConfigFile = None,
-    json: AsJson = False,
+    options: Options = DEFAULTS,
 ) -> None:
     """Show which agent would answer a message, through which binding and in which session."""
     message = {"channel": channel, "account": account, "peer": peer, "guild": guild, "team": team}
     message = {name: value or None for name, value in message.items()}
-    router = make_router(load_config(os.environ, config))
+    router = make_router(load_config(os.environ, options.config))
     result = router.resolve(**message)
     key = session_key(result.agent_id, channel, account, peer) if account else None
     others = [each for each in router.candidates(**message) if each is not result.binding]
-    if json:
-        print_json(
-            {
-                "agent_id": result.agent_id,
-                "level": result.level,
-                "explanation": result.explanation,
-                "binding": _binding_json(result.binding) if result.binding else None,
-                "others": [_binding_json(each) for each in others],
-                "session_key": key,
-            }
-        )
-        return
     rows = [
         ("agent", result.agent_id),
         ("reason", result.explanation),
         ("session", key or "needs --account"),
         *(("also matches", f"{each.agent_id}: {each}.") for each in others),
     ]
-    print_text(format_columns(rows))
-    if others:
-        print_text(f"\n{_PRECEDENCE}")
+    options.print_result(
+        {
+            "agent_id": result.agent_id,
+            "level": result.level,
+            "explanation": result.explanation,
+            "binding": _binding_json(result.binding) if result.binding else None,
+            "others": [_binding_json(each) for each in others],
+            "session_key": key,
+        },
+        format_columns(rows) + (f"\n\n{_PRECEDENCE}" if others else ""),
+    )
 
 
 def _binding_json(binding: Binding) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
+from dodona.cli.arguments import AsJson, flag
 from dodona.cli.commands.operations.db import load_store_location, report_checks
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.terminal.output import print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.terminal.output import REDACTOR
 from dodona.cli.terminal.progress import ProgressBar
-from dodona.net.redactor import Redactor
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
 from dodona.store.db.location import StoreLocation
@@ -36,9 +35,7 @@ def create(
     ] = None,
     /,
     *,
-    config: ConfigFile = None,
-    json: AsJson = False,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Back up the store.
 
@@ -46,20 +43,20 @@ def create(
     file is included, with anything that looks like a secret redacted. Keys,
     notes and code are not included.
     """
-    loaded, location = load_store_location(config, redactor)
+    loaded, location = load_store_location(options.config)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
     with ProgressBar("backup") as bar:
         manifest = backup.create(
-            location, folder, extra_files=_redacted_config(loaded, redactor), on_progress=bar.update
+            location, folder, extra_files=_redacted_config(loaded), on_progress=bar.update
         )
-    if json:
-        print_json(redactor.scrub_all({"path": str(folder.absolute()), **_manifest_json(manifest)}))
-    else:
-        print_text(redactor.scrub(f"{folder}: {_format_manifest(manifest)}"))
+    options.print_result(
+        {"path": str(folder.absolute()), **_manifest_json(manifest)},
+        f"{folder}: {_format_manifest(manifest)}",
+    )
 
 
 @app.command
-def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor) -> int:
+def verify(path: Folder, /, *, json: AsJson = False) -> int:
     """Verify a backup.
 
     Checks the checksums, the database and the row counts. The exit code is 0 if
@@ -70,8 +67,7 @@ def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor)
         backup.verify(path),
         heading=f"{path}: {_format_manifest(manifest)}",
         facts=_manifest_json(manifest),
-        json=json,
-        redactor=redactor,
+        as_json=json,
     )
 
 
@@ -80,28 +76,22 @@ def restore(
     path: Folder,
     /,
     *,
-    force: Annotated[
-        bool,
-        Parameter(negative="", show_default=False, help="Replace an existing store."),
-    ] = False,
-    config: ConfigFile = None,
-    json: AsJson = False,
-    redactor: InjectedRedactor,
+    force: Annotated[bool, flag("Replace an existing store.")] = False,
+    options: Options = DEFAULTS,
 ) -> None:
     """Restore a backup.
 
     The existing store is kept under another name. Nothing is changed if the
     backup is damaged or the store is in use.
     """
-    _, location = load_store_location(config, redactor)
+    _, location = load_store_location(options.config)
     manifest = Manifest.read(path)
     with ProgressBar("restore") as bar:
         previous = backup.restore(path, location, force=force, on_progress=bar.update)
-    if json:
-        report = {"store": str(location), "kept": previous, **_manifest_json(manifest)}
-        print_json(redactor.scrub_all(report))
-    else:
-        print_text(redactor.scrub("\n".join(_format_restored(path, location, manifest, previous))))
+    options.print_result(
+        {"store": str(location), "kept": previous, **_manifest_json(manifest)},
+        "\n".join(_format_restored(path, location, manifest, previous)),
+    )
 
 
 def _format_restored(
@@ -117,12 +107,12 @@ def _format_restored(
         yield f"The config file in the backup was not restored: {path / CONFIG_FILE_NAME}"
 
 
-def _redacted_config(config: Config, redactor: Redactor) -> dict[str, bytes]:
+def _redacted_config(config: Config) -> dict[str, bytes]:
     """Return the config file, redacted. It should only refer to secrets; this is a safeguard."""
     file = config.origins.file
     if file is None:
         return {}
-    return {CONFIG_FILE_NAME: redactor.scrub(file.read_text(encoding="utf-8")).encode()}
+    return {CONFIG_FILE_NAME: REDACTOR.scrub(file.read_text(encoding="utf-8")).encode()}
 
 
 def _manifest_json(manifest: Manifest) -> dict[str, object]:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import App, Parameter, validators
 
-from dodona.agent.views import SpendingViews
-from dodona.app.config.config import Config, file_to_edit, is_implicit_file, load_config
+from dodona.agent.views.spending import BudgetDocument, SpendingViews
+from dodona.app.config.config import file_to_edit, is_implicit_file, load_config
 from dodona.app.config.edit import edit_config
 from dodona.app.models.factory import ceilings
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.arguments import flag
 from dodona.cli.commands.operations.usage import ALL_USERS, User, draw_bar
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest
 from dodona.documents import KeyPath
-from dodona.net.redactor import Redactor
 
 app = App(name="budget", help="Show and set budgets.")
 
@@ -30,24 +26,22 @@ Scope: TypeAlias = Literal["session", "agent", "user", "daily", "monthly"]
 
 
 @app.command
-def status(
-    *,
-    user: User = LOCAL_USER,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def status(*, user: User = LOCAL_USER, options: Options = DEFAULTS) -> None:
     """Show the used, reserved and remaining amount of each budget."""
-    loaded = load_config_quietly(config, redactor)
+    config = options.load_config()
     user_id = None if user == ALL_USERS else user
-    budgets = redactor.scrub_all(asyncio.run(_load_budgets(loaded, redactor, user_id)))
-    if json:
-        print_json({"budgets": budgets})
-    elif not budgets:
-        print_text("No budgets are set: spending is unlimited.")
-    else:
-        heading = ("budget", "", "used", "reserved", "left", "limit", "resets")
-        print_text(format_columns([heading, *map(_row, budgets)]))
+    budgets = run_with_store(
+        config,
+        lambda store: SpendingViews(store, ceilings(config.settings)).budgets(
+            user_id, max_rows=100
+        ),
+    )
+    options.print_table(
+        {"budgets": budgets},
+        ("budget", "", "used", "reserved", "left", "limit", "resets"),
+        map(_row, budgets),
+        empty="No budgets are set: spending is unlimited.",
+    )
 
 
 @app.command(name="set")
@@ -61,12 +55,8 @@ def set_(
     usd: Annotated[
         float | None, Parameter(help="Limit in US dollars.", validator=validators.Number(gte=0))
     ] = None,
-    none: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Remove the limits.")
-    ] = False,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    none: Annotated[bool, flag("Remove the limits.")] = False,
+    options: Options = DEFAULTS,
 ) -> None:
     """Set a budget in the config file.
 
@@ -79,18 +69,16 @@ def set_(
         raise BadRequest(
             "give --tokens, --usd or --none.", hint=f"Example: dodona budget set {scope} --usd 5"
         )
-    file = file_to_edit(os.environ, config)
+    file = file_to_edit(os.environ, options.config)
     changes: dict[KeyPath, Any] = {("budgets", scope): None} if none else {}
     changes |= {("budgets", scope, name): value for name, value in limits.items()}
-    edit_config(file, changes, is_implicit=is_implicit_file(os.environ, file, config))
-    budgets = load_config(os.environ, config).settings.budgets
+    edit_config(file, changes, is_implicit=is_implicit_file(os.environ, file, options.config))
+    budgets = load_config(os.environ, options.config).settings.budgets
     budget = getattr(budgets, scope)
-    if json:
-        document = {"file": str(file), "scope": scope, "tokens": budget.tokens, "usd": budget.usd}
-        print_json(redactor.scrub_all(document))
-    else:
-        limit = _format_limit(budget.tokens, budget.usd)
-        print_text(redactor.scrub(f"{file}: budgets.{scope} is {limit}"))
+    options.print_result(
+        {"file": str(file), "scope": scope, "tokens": budget.tokens, "usd": budget.usd},
+        f"{file}: budgets.{scope} is {_format_limit(budget.tokens, budget.usd)}",
+    )
 
 
 def _format_limit(tokens: int | None, usd: float | None) -> str:
@@ -99,23 +87,16 @@ def _format_limit(tokens: int | None, usd: float | None) -> str:
     return f"at most {' and '.join(amounts)}." if amounts else "unlimited."
 
 
-async def _load_budgets(
-    config: Config, redactor: Redactor, user_id: str | None
-) -> list[dict[str, Any]]:
-    async with open_store(config, redactor) as store:
-        views = SpendingViews(store, ceilings(config.settings))
-        return await views.budgets(user_id, max_rows=100)
-
-
-def _row(budget: dict[str, Any]) -> tuple[str, ...]:
-    ceiling = budget["ceiling"]
-    spent = min(budget["used"] + budget["held"], ceiling)
+def _row(budget: BudgetDocument) -> tuple[str, ...]:
+    ceiling = budget.ceiling
+    spent = min(budget.used + budget.held, ceiling)
     bar = draw_bar(spent, ceiling) if ceiling else draw_bar(1, 1)
     amounts = (
-        _format_amount(budget[name], budget["unit"]) for name in ("used", "held", "left", "ceiling")
+        _format_amount(amount, budget.unit.value)
+        for amount in (budget.used, budget.held, budget.left, ceiling)
     )
-    resets_at = budget["resets_at"]
-    scope = strip_control_chars(budget["scope"])
+    resets_at = budget.resets_at
+    scope = strip_control_chars(budget.scope)
     return (scope, bar, *amounts, resets_at[:10] if resets_at else "never")
 
 

@@ -8,19 +8,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
-
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import LoggingSection
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
-from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.doctor import home, run_local_checks, run_remote_checks
+from dodona.cli.arguments import flag
+from dodona.cli.doctor import gateway, home, models, notes, store
 from dodona.cli.doctor.finding import STATE_MARKS, Finding, wrong
-from dodona.cli.terminal.output import print_json, print_text
+from dodona.cli.options import DEFAULTS, CommonOptions, Options
+from dodona.cli.terminal.output import REDACTOR, print_json, print_text
 from dodona.core.errors import ConfigError
-from dodona.net.redactor import Redactor
 
 UNHEALTHY_EXIT_CODE = 1
 
@@ -28,36 +25,29 @@ UNHEALTHY_EXIT_CODE = 1
 def doctor(
     *,
     fix: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            show_default=False,
-            help="Fix file modes, missing folders, leftover files and damaged indexes.",
-        ),
+        bool, flag("Fix file modes, missing folders, leftover files and damaged indexes.")
     ] = False,
-    config: ConfigFile = None,
-    json: AsJson = False,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> int:
     """Check the installation for problems."""
-    configure_logging(LoggingSection(level="error"), redactor)
-    return asyncio.run(_run_doctor(config, redactor, fix=fix, json=json))
+    configure_logging(LoggingSection(level="error"), REDACTOR)
+    return asyncio.run(_run_doctor(options, fix=fix))
 
 
-async def _run_doctor(config: Path | None, redactor: Redactor, *, fix: bool, json: bool) -> int:
+async def _run_doctor(options: CommonOptions, *, fix: bool) -> int:
     documents: list[dict[str, Any]] = []
-    async for finding in _findings(config, redactor):
+    async for finding in _findings(options.config):
         fix_result = await asyncio.to_thread(_apply_fix, finding) if fix else ""
         documents.append(_finding_json(finding, fix_result))
-        if not json:
-            print_text(redactor.scrub(_format_finding(finding, fix_result)))
+        if not options.json:
+            print_text(REDACTOR.scrub(_format_finding(finding, fix_result)))
     is_healthy = not any(each["state"] == "wrong" and not each["fixed"] for each in documents)
-    if json:
-        print_json(redactor.scrub_all({"ok": is_healthy, "findings": documents}))
+    if options.json:
+        print_json(REDACTOR.scrub_all({"ok": is_healthy, "findings": documents}))
     return 0 if is_healthy else UNHEALTHY_EXIT_CODE
 
 
-async def _findings(file: Path | None, redactor: Redactor) -> AsyncIterator[Finding]:
+async def _findings(file: Path | None) -> AsyncIterator[Finding]:
     try:
         config = await asyncio.to_thread(load_config, os.environ, file)
     except ConfigError as error:
@@ -67,11 +57,22 @@ async def _findings(file: Path | None, redactor: Redactor) -> AsyncIterator[Find
             location = f"{problem.where}: " if problem.where else ""
             yield wrong("config", f"{location}{problem.message}", problem.hint)
         return
-    credentials = Credentials(config, os.environ, redactor)
-    for finding in await asyncio.to_thread(lambda: [*run_local_checks(config, credentials)]):
+    credentials = Credentials(config, os.environ, REDACTOR)
+    for finding in await asyncio.to_thread(_local_findings, config, credentials):
         yield finding
-    async for finding in run_remote_checks(config, credentials, redactor):
+    async for finding in gateway.run_checks(config, credentials):
         yield finding
+    async for finding in models.run_checks(config, credentials):
+        yield finding
+
+
+def _local_findings(config: Config, credentials: Credentials) -> list[Finding]:
+    """Run the checks that need no network. Blocks."""
+    return [
+        *home.run_checks(config),
+        *store.run_checks(config, credentials),
+        *notes.run_checks(config),
+    ]
 
 
 def _apply_fix(finding: Finding) -> str:

@@ -16,11 +16,10 @@ from dodona.app.models.factory import build_model, price_list
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.app.telemetry.logging import configure_logging
-from dodona.cli.arguments import AsJson
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
-from dodona.cli.commands.project.config import NO_CONFIG_FILE, ConfigFile, InjectedRedactor
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.options import DEFAULTS, NO_CONFIG_FILE, Options
+from dodona.cli.terminal.output import REDACTOR, format_columns
 from dodona.core import errors
 from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation, StoreError
@@ -29,7 +28,6 @@ from dodona.metering.prices import Prices
 from dodona.models.catalogue import catalogue
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
-from dodona.net.redactor import Redactor
 from dodona.store.db.location import parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.db.open import inspect
@@ -42,34 +40,30 @@ MODEL_HINT = (
 Facts: TypeAlias = dict[str, Any]
 
 
-def status(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
+def status(*, options: Options = DEFAULTS) -> int:
     """Show the model, the store and the gateway in use. The exit code is 0 if all are usable."""
-    loaded = load_config(os.environ, config)
-    configure_logging(loaded.settings.log, redactor)
-    credentials = Credentials(loaded, os.environ, redactor)
-    store = _store_status(loaded, credentials)
-    agents = asyncio.run(_agent_facts(loaded, credentials, redactor))
-    gateway = asyncio.run(_gateway_status(loaded))
-    file = loaded.origins.file
-    if json:
-        config_file = str(file) if file else None
-        report = {
-            "version": __version__,
-            "config": config_file,
-            "store": store,
-            "agents": agents,
-            "gateway": gateway,
-        }
-        print_json(redactor.scrub_all(report))
-    else:
-        rows = [
-            ("dodona", __version__),
-            ("config", str(file or NO_CONFIG_FILE)),
-            ("store", _format_store(store)),
-            *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
-            *(gateway_rows(gateway) if gateway else ()),
-        ]
-        print_text(redactor.scrub(format_columns(rows)))
+    config = load_config(os.environ, options.config)
+    configure_logging(config.settings.log, REDACTOR)
+    credentials = Credentials(config, os.environ, REDACTOR)
+    store = _store_status(config, credentials)
+    agents = asyncio.run(_agent_facts(config, credentials))
+    gateway = asyncio.run(_gateway_status(config))
+    file = config.origins.file
+    report = {
+        "version": __version__,
+        "config": str(file) if file else None,
+        "store": store,
+        "agents": agents,
+        "gateway": gateway,
+    }
+    rows = [
+        ("dodona", __version__),
+        ("config", str(file or NO_CONFIG_FILE)),
+        ("store", _format_store(store)),
+        *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
+        *(_gateway_rows(gateway) if gateway else ()),
+    ]
+    options.print_result(report, format_columns(rows))
     codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
     if not codes:
         return 0
@@ -80,15 +74,11 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Injecte
 
 
 def _store_status(config: Config, credentials: Credentials) -> Facts:
+    """Return the location, size and schema of the store, without opening it."""
     try:
-        return store_facts(store_url(config, credentials))
+        state = inspect(parse_location(store_url(config, credentials)))
     except (ConfigError, StoreError) as error:
         return errors.as_json(error)
-
-
-def store_facts(url: str) -> Facts:
-    """Return the location, size and schema of the store, without opening it."""
-    state = inspect(parse_location(url))
     return {"url": str(state.location), "bytes": state.size, "schema": state.revision or None}
 
 
@@ -128,7 +118,7 @@ async def _gateway_status(config: Config) -> Facts | None:
             return {**facts, "answers": True, **errors.as_json(error)}
 
 
-def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
+def _gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
     """Format the gateway's status as table rows."""
     where = f"{facts['url']} (process {facts['pid']})"
     if not facts["answers"]:
@@ -162,9 +152,7 @@ def _format_duration(seconds: float) -> str:
 # -- models ----------------------------------------------------------------------------------
 
 
-async def _agent_facts(
-    config: Config, credentials: Credentials, redactor: Redactor
-) -> dict[str, Facts]:
+async def _agent_facts(config: Config, credentials: Credentials) -> dict[str, Facts]:
     """Return the model of each agent, or an error. The default agent is named "agent"."""
     prices = price_list(config.settings)
     counter = OfflineTokenCounter()
@@ -178,7 +166,7 @@ async def _agent_facts(
                 choice = await selector.choose(name)
                 # Build the model to find configuration errors; it is not used.
                 await asyncio.to_thread(
-                    build_model, choice, http=http, redactor=redactor, counter=counter
+                    build_model, choice, http=http, redactor=REDACTOR, counter=counter
                 )
                 facts = model_facts(choice, prices)
             except ConfigError as error:

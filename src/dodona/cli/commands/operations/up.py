@@ -24,9 +24,9 @@ from dodona.app.projects.code import code_folders
 from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.client.gateway_file import Announcement
 from dodona.cli.commands.operations.status import agent_rows, model_facts
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.options import ConfigFile
 from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_note, print_text
+from dodona.cli.terminal.output import REDACTOR, format_columns, print_note, print_text
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.errors import ConfigError
 from dodona.gateway.app import make_app
@@ -34,7 +34,6 @@ from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
-from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
 
 SHUTDOWN_TIMEOUT: Final = 10.0  # seconds for active runs to finish
@@ -55,37 +54,32 @@ def up(
         ),
     ] = None,
     config: ConfigFile = None,
-    redactor: InjectedRedactor,
 ) -> None:
     """Run the gateway until Ctrl-C. Interrupted runs are resumed."""
     loaded = load_config(os.environ, config)
-    configure_logging(loaded.settings.log, redactor)
+    configure_logging(loaded.settings.log, REDACTOR)
     for line in unused_sections(loaded.settings, loaded.origins):
         print_note(line)
     gateway = loaded.settings.gateway
     address = (host or gateway.host, gateway.port if port is None else port)
     reload_config = partial(load_config, os.environ, config)
-    asyncio.run(_run_gateway(loaded, redactor, address, reload_config=reload_config))
+    asyncio.run(_run_gateway(loaded, address, reload_config=reload_config))
 
 
 async def _run_gateway(
-    config: Config,
-    redactor: Redactor,
-    address: tuple[str, int],
-    *,
-    reload_config: Callable[[], Config],
+    config: Config, address: tuple[str, int], *, reload_config: Callable[[], Config]
 ) -> None:
-    credentials = Credentials(config, os.environ, redactor)
+    credentials = Credentials(config, os.environ, REDACTOR)
     announcements: list[Announcement] = []
     host, port = address
     is_local = is_loopback(parse_listen_host(host))
     async with AsyncExitStack() as stack:
         if not is_local:
-            await _check_tokens(config, redactor, host)
+            await _check_tokens(config, host)
         # Before runs are resumed: if the port is in use, another gateway resumes them.
         listener = stack.enter_context(open_listener(host, port, allow_remote=not is_local))
         runtime = await stack.enter_async_context(
-            open_runtime(config, credentials, redactor, serve=True, reload_config=reload_config)
+            open_runtime(config, credentials, REDACTOR, serve=True, reload_config=reload_config)
         )
 
         def on_started(url: str) -> None:
@@ -94,7 +88,7 @@ async def _run_gateway(
                 Announcement(url, os.getpid(), runtime.store_location, vault=vault, code=code)
             )
             announcements[0].write(config.home)
-            print_text(redactor.scrub(_format_greeting(url, config, runtime)))
+            print_text(REDACTOR.scrub(_format_greeting(url, config, runtime)))
 
         async def finish_runs() -> None:
             print_note("\nStopping after active runs finish. Press Ctrl-C again to stop now.")
@@ -112,7 +106,7 @@ async def _run_gateway(
                 metrics=runtime.metrics,
                 get_status=runtime.status.snapshot,
                 routing=runtime.router,
-                redactor=redactor,
+                redactor=REDACTOR,
             )
             app = make_app(state)
             with tuned_gc():
@@ -122,9 +116,9 @@ async def _run_gateway(
                 each.remove(config.home)
 
 
-async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
+async def _check_tokens(config: Config, host: str) -> None:
     """Require a token for a public address: without one, every request would be denied."""
-    async with open_store(config, redactor) as store:
+    async with open_store(config, REDACTOR) as store:
         if not await store.api_tokens.has_active():
             raise ConfigError(
                 f"listening on {host} is open to the network and needs a token.",

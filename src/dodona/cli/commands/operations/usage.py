@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 from collections.abc import Sequence
@@ -10,20 +9,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter, validators
+from msgspec import UNSET
 
-from dodona.agent.views import SpendingViews
-from dodona.app.config.config import Config
+from dodona.agent.views.spending import SpendingViews, UsageDocument, UsageGroup, UsageSum
 from dodona.app.models.factory import ceilings
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.arguments import flag
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import REDACTOR, format_columns, print_text
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.usage import GroupBy, UsageQuery
 from dodona.core.errors import BadRequest
-from dodona.net.redactor import Redactor
+from dodona.core.json_document import to_builtins
 
 ALL_USERS: Final = "*"
 MAX_BAR_WIDTH: Final = 24  # columns
@@ -58,39 +56,26 @@ class UsageFilter:
 def usage(
     *,
     usage_filter: Annotated[UsageFilter | None, Parameter(name="*")] = None,
-    as_csv: Annotated[
-        bool,
-        Parameter(name="--csv", negative="", show_default=False, help="Print the result as CSV."),
-    ] = False,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    as_csv: Annotated[bool, flag("Print the result as CSV.", name="--csv")] = False,
+    options: Options = DEFAULTS,
 ) -> None:
     """Show model usage and cost."""
-    if json and as_csv:
+    if options.json and as_csv:
         raise BadRequest("--json and --csv cannot be combined.", hint="Use one of them.")
-    loaded = load_config_quietly(config, redactor)
-    report = redactor.scrub_all(
-        asyncio.run(_load_usage(loaded, redactor, usage_filter or UsageFilter()))
+    config = options.load_config()
+    shown = usage_filter or UsageFilter()
+    report = run_with_store(
+        config,
+        lambda store: SpendingViews(store, ceilings(config.settings)).usage(
+            shown.period, GroupBy(shown.by), max_rows=shown.limit
+        ),
     )
-    if json:
-        print_json(report)
-    elif as_csv:
-        print_text(_format_csv(report["usage"]), end="")
-    elif not report["usage"]:
-        print_text("No model calls in this period.")
+    if as_csv:
+        print_text(_format_csv(REDACTOR.scrub_all(to_builtins(report.usage))), end="")
+    elif report.usage:
+        options.print_result(report, _format_chart(report))
     else:
-        print_text(_format_chart(report))
-
-
-async def _load_usage(
-    config: Config, redactor: Redactor, usage_filter: UsageFilter
-) -> dict[str, Any]:
-    async with open_store(config, redactor) as store:
-        views = SpendingViews(store, ceilings(config.settings))
-        return await views.usage(
-            usage_filter.period, GroupBy(usage_filter.by), max_rows=usage_filter.limit
-        )
+        options.print_result(report, "No model calls in this period.")
 
 
 def _format_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -102,35 +87,35 @@ def _format_csv(rows: Sequence[dict[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def _format_chart(report: dict[str, Any]) -> str:
+def _format_chart(report: UsageDocument) -> str:
     """Format usage as a bar chart. Days are in ascending order."""
-    rows: list[dict[str, Any]] = report["usage"]
-    ordered = rows[::-1] if report["by"] == "day" else rows
+    rows = report.usage
+    ordered = rows[::-1] if report.by is GroupBy.DAY else rows
     maximum = max(map(_total_tokens, rows))
-    lines = [(report["by"], "", "tokens", "input", "output", "calls", "cost")]
+    lines = [(report.by.value, "", "tokens", "input", "output", "calls", "cost")]
     lines += [
         (_group_name(row), draw_bar(_total_tokens(row), maximum), *_format_figures(row))
         for row in ordered
     ]
-    lines.append(("total", "", *_format_figures(report["total"])))
+    lines.append(("total", "", *_format_figures(report.total)))
     return format_columns(lines)
 
 
-def _total_tokens(row: dict[str, Any]) -> int:
-    return row["input_tokens"] + row["output_tokens"]
+def _total_tokens(row: UsageSum) -> int:
+    return row.input_tokens + row.output_tokens
 
 
-def _group_name(row: dict[str, Any]) -> str:
-    names = [row[name] for name in row if name in _GROUP_COLUMNS]
+def _group_name(row: UsageGroup) -> str:
+    names = [name for column in _GROUP_COLUMNS if (name := getattr(row, column)) is not UNSET]
     return strip_control_chars("/".join(name or "-" for name in names))
 
 
-def _format_figures(row: dict[str, Any]) -> tuple[str, ...]:
-    input_tokens, output_tokens = row["input_tokens"], row["output_tokens"]
-    cost = f"${row['cost_usd']:,.4f}"
-    if row["unpriced"]:
-        cost += f" (excluding {row['unpriced']} unpriced)"
-    counts = (input_tokens + output_tokens, input_tokens, output_tokens, row["calls"])
+def _format_figures(row: UsageSum) -> tuple[str, ...]:
+    input_tokens, output_tokens = row.input_tokens, row.output_tokens
+    cost = f"${row.cost_usd:,.4f}"
+    if row.unpriced:
+        cost += f" (excluding {row.unpriced} unpriced)"
+    counts = (input_tokens + output_tokens, input_tokens, output_tokens, row.calls)
     return *(f"{count:,}" for count in counts), cost
 
 

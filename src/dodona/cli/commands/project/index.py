@@ -20,18 +20,14 @@ from dodona.app.config.config import Config
 from dodona.app.config.origins import expand_user
 from dodona.app.projects.code import CodeIndexes, outermost_folders
 from dodona.app.projects.vaults import VaultIndexes
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.project_file import project_of
-from dodona.cli.store_access import default_code_folders, default_vault_folder, open_store
-from dodona.cli.terminal.output import print_json, print_note, print_text
+from dodona.cli.arguments import flag
+from dodona.cli.options import DEFAULTS, Options, ProjectName, current_project
+from dodona.cli.store_access import default_code_folders, default_vault_folder, run_with_store
+from dodona.cli.terminal.output import REDACTOR, print_note
 from dodona.cli.terminal.progress import ProgressBar
-from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.knowledge.code import IndexState
 from dodona.core.domain.projects import LOCAL_USER, Project
 from dodona.core.errors import BadRequest
-from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 from dodona.tools.code import IndexedCode
 
@@ -55,29 +51,19 @@ def index(
     ] = None,
     /,
     *,
-    project: Annotated[
-        str | None,
-        Parameter(name="--project", help="Project. Defaults to the project of the current folder."),
-    ] = None,
-    rebuild: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Rebuild the index from scratch.")
-    ] = False,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    project: ProjectName = None,
+    rebuild: Annotated[bool, flag("Rebuild the index from scratch.")] = False,
+    options: Options = DEFAULTS,
 ) -> int:
     """Index a folder of code or notes, or all folders of the project."""
-    loaded = load_config_quietly(config, redactor)
-    request = _IndexRequest(project or project_of(Path.cwd()), _resolve_folder(path), rebuild)
+    config = options.load_config()
+    request = _IndexRequest(current_project(project), _resolve_folder(path), rebuild)
     try:
-        report = asyncio.run(_run_index(loaded, redactor, request))
+        report = run_with_store(config, lambda store: _run_index(config, store, request))
     except KeyboardInterrupt:
         print_note("Interrupted. Run dodona index again to continue.")
         return INTERRUPTED_EXIT_CODE
-    if json:
-        print_json(redactor.scrub_all(report))
-    else:
-        print_text(redactor.scrub(strip_control_chars("\n".join(_format_report(report)))))
+    options.print_result(report, "\n".join(_format_report(report)))
     return 0
 
 
@@ -87,22 +73,21 @@ def _resolve_folder(path: Path | None) -> Path | None:
     return path.resolve() if path else None
 
 
-async def _run_index(config: Config, redactor: Redactor, request: _IndexRequest) -> dict[str, Any]:
-    async with open_store(config, redactor) as store:
-        notes = await asyncio.to_thread(default_vault_folder, config, redactor)
-        vaults = VaultIndexes(store.projects, default=notes, home=config.home)
-        vault = await vaults.folder(LOCAL_USER, request.project_id)
-        report: dict[str, Any] = {"project": request.project_id}
-        if request.path is None or await asyncio.to_thread(_is_notes_folder, request.path, vault):
-            folder = (
-                vault if request.path is None or _is_inside(request.path, vault) else request.path
-            )
-            files = await _index_notes(vaults, folder)
-            report["notes"] = {"folder": str(folder), "is_vault": folder == vault, "files": files}
-        if "notes" not in report or request.path is None:
-            code = await asyncio.to_thread(default_code_folders, config, redactor)
-            report["code"] = await _index_code(config, store, request=request, default=code)
-        return report
+async def _run_index(config: Config, store: Store, request: _IndexRequest) -> dict[str, Any]:
+    notes = await asyncio.to_thread(default_vault_folder, config, REDACTOR)
+    vaults = VaultIndexes(store.projects, default=notes, home=config.home)
+    vault = await vaults.folder(LOCAL_USER, request.project_id)
+    report: dict[str, Any] = {"project": request.project_id}
+    if request.path is None or await asyncio.to_thread(_is_notes_folder, request.path, vault):
+        folder = (
+            vault if request.path is None or request.path.is_relative_to(vault) else request.path
+        )
+        files = await _index_notes(vaults, folder)
+        report["notes"] = {"folder": str(folder), "is_vault": folder == vault, "files": files}
+    if "notes" not in report or request.path is None:
+        code = await asyncio.to_thread(default_code_folders, config, REDACTOR)
+        report["code"] = await _index_code(config, store, request=request, default=code)
+    return report
 
 
 async def _index_notes(vaults: VaultIndexes, folder: Path) -> int:
@@ -124,7 +109,9 @@ async def _index_code(
         max_file_kb=settings.max_file_kb,
     ) as codes:
         roots = await codes.folders(LOCAL_USER, request.project_id)
-        if request.path is not None and not any(_is_inside(request.path, root) for root in roots):
+        if request.path is not None and not any(
+            request.path.is_relative_to(root) for root in roots
+        ):
             roots = await _add_folder(store, request.project_id, request.path, roots)
         if not roots:
             return None
@@ -153,13 +140,9 @@ async def _add_folder(
     return tuple(map(Path, changed.code_paths))
 
 
-def _is_inside(path: Path, folder: Path) -> bool:
-    return path.is_relative_to(folder)
-
-
 def _is_notes_folder(folder: Path, vault: Path) -> bool:
     """Whether the folder is in the vault, or most of its files are Markdown."""
-    if _is_inside(folder, vault):
+    if folder.is_relative_to(vault):
         return True
     names = list(islice(_walk_file_names(folder), MAX_SAMPLED_FILES))
     return 2 * sum(name.lower().endswith(".md") for name in names) > len(names)

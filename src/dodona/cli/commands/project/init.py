@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from dodona.agent.views import ProjectViews
-from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.agent.views.projects import (
+    NewProject,
+    ProjectChange,
+    ProjectDocument,
+    ProjectViews,
+)
+from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.project_file import (
     PROJECT_FILE,
     read_project_id,
     suggest_project_id,
     write_project_id,
 )
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import print_json, print_text
+from dodona.cli.store_access import run_with_store
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, NotFound
-from dodona.net.redactor import Redactor
 
 
 def init(
@@ -33,24 +33,25 @@ def init(
     project: Annotated[
         str | None, Parameter(help="Project name. Defaults to the folder name.")
     ] = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Turn a folder of notes into a project."""
-    loaded = load_config_quietly(config, redactor)
+    config = options.load_config()
     path = _ensure_folder(folder)
     name = project or _existing_name(path) or suggest_project_id(path)
-    document = asyncio.run(
-        _ensure_project(loaded, redactor, name, path, is_explicit=project is not None)
+    document = run_with_store(
+        config,
+        lambda store: _ensure_project(
+            ProjectViews(store), name, path, is_explicit=project is not None
+        ),
     )
     write_project_id(path, name)
-    if json:
-        print_json(redactor.scrub_all(document))
-        return
-    print_text(f"Project {name}: questions are answered from the Markdown files in {path}.")
-    print_text(f"Created {path / PROJECT_FILE}. Ask in this folder or below it:")
-    print_text('  dodona ask "…"')
+    options.print_result(
+        document,
+        f"Project {name}: questions are answered from the Markdown files in {path}.\n"
+        f"Created {path / PROJECT_FILE}. Ask in this folder or below it:\n"
+        '  dodona ask "…"',
+    )
 
 
 def _ensure_folder(folder: Path) -> Path:
@@ -70,25 +71,23 @@ def _existing_name(folder: Path) -> str:
 
 
 async def _ensure_project(
-    config: Config, redactor: Redactor, name: str, folder: Path, *, is_explicit: bool
-) -> dict[str, Any]:
+    projects: ProjectViews, name: str, folder: Path, *, is_explicit: bool
+) -> ProjectDocument:
     """Return the project with this name and folder; create it if needed."""
-    async with open_store(config, redactor) as store:
-        projects = ProjectViews(store)
-        try:
-            project = await projects.get(LOCAL_USER, name)
-        except NotFound:
-            return await projects.create(LOCAL_USER, {"id": name, "vault_path": str(folder)})
-        vault: str | None = project["vault_path"]
-        if vault is not None and _is_same_folder(vault, folder):
-            return project
-        if vault is not None or not is_explicit:
-            location = vault or "the default vault"
-            raise BadRequest(
-                f"project {name} already exists, with its notes in {location}.",
-                hint="Choose another name: --project NAME",
-            )
-        return await projects.change(LOCAL_USER, name, {"vault_path": str(folder)})
+    try:
+        project = await projects.get(LOCAL_USER, name)
+    except NotFound:
+        return await projects.create(LOCAL_USER, NewProject(id=name, vault_path=str(folder)))
+    vault = project.vault_path
+    if vault is not None and await asyncio.to_thread(_is_same_folder, vault, folder):
+        return project
+    if vault is not None or not is_explicit:
+        location = vault or "the default vault"
+        raise BadRequest(
+            f"project {name} already exists, with its notes in {location}.",
+            hint="Choose another name: --project NAME",
+        )
+    return await projects.change(LOCAL_USER, name, ProjectChange(vault_path=str(folder)))
 
 
 def _is_same_folder(path: str, folder: Path) -> bool:

@@ -18,9 +18,9 @@ from dodona.app.models.onboarding import (
     OnboardingResult,
     check_provider,
 )
-from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.arguments import flag
+from dodona.cli.options import DEFAULTS, Options
+from dodona.cli.terminal.output import REDACTOR, format_columns, print_json, print_note, print_text
 from dodona.core.errors import BadRequest
 from dodona.models.providers import PROVIDERS
 
@@ -44,9 +44,7 @@ class OnboardFlags:
         str | None,
         Parameter(help="Base URL of the provider's API. Defaults to the provider's URL."),
     ] = None
-    key_stdin: Annotated[
-        bool, Parameter(negative="", show_default=False, help="Read the key from standard input.")
-    ] = False
+    key_stdin: Annotated[bool, flag("Read the key from standard input.")] = False
     key_from: Annotated[
         str | None, Parameter(help="Reference to the key, env:NAME or file:PATH. It is not copied.")
     ] = None
@@ -55,15 +53,13 @@ class OnboardFlags:
 def onboard(
     *,
     flags: Annotated[OnboardFlags | None, Parameter(name="*")] = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Choose a model provider and save its API key."""
-    onboarding = Onboarding(os.environ, config, redactor)
+    onboarding = Onboarding(os.environ, options.config, REDACTOR)
     result = onboarding.set_up(_build_request(flags or OnboardFlags(), onboarding))
-    if json:
-        print_json(redactor.scrub_all(asdict(result)))
+    if options.json:
+        print_json(REDACTOR.scrub_all(asdict(result)))
     else:
         _print_result(result)
 

@@ -14,19 +14,23 @@ from typing import Annotated, Any, TypeVar, cast
 from cyclopts import App, Parameter
 
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.agent.views import RuleViews
-from dodona.app.config.config import Config
+from dodona.agent.views.rules import (
+    RuleChange,
+    RuleDocument,
+    RuleSample,
+    RuleTest,
+    RuleViews,
+)
 from dodona.app.notifications import check_configured, check_files, load_rules_quietly
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.store_access import open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.options import DEFAULTS, CommonOptions, Options
+from dodona.cli.store_access import run_with_store
+from dodona.cli.terminal.output import REDACTOR, format_columns, print_note
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core import errors
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError
-from dodona.net.redactor import Redactor
+from dodona.core.json_document import parse_document
+from dodona.store.store import Store
 
 app = App(name="rules", help="List, check, test and change rules.")
 
@@ -36,28 +40,23 @@ RuleId = Annotated[str, Parameter(name="RULE", help="Rule ID.")]
 
 
 @app.command(name="list")
-def list_rules(
-    *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
-) -> None:
+def list_rules(*, options: Options = DEFAULTS) -> None:
     """List rules with your overrides, and files that could not be loaded."""
-    document = _with_views(config, redactor, lambda rules: rules.list(LOCAL_USER))
-    if json:
-        print_json(redactor.scrub_all(document))
-        return
+    document = _with_views(options, lambda rules: rules.list(LOCAL_USER))
     heading = ("rule", "trigger", "on", "fires", "action")
     rows = [
         (
-            each["id"],
-            each["trigger"],
+            each.id,
+            each.trigger,
             _format_state(each),
-            "once" if each["once"] else "always",
-            each["action"]["kind"],
+            "once" if each.once else "always",
+            each.action["kind"],
         )
-        for each in document["rules"]
+        for each in document.rules
     ]
-    print_text(redactor.scrub(strip_control_chars(format_columns([heading, *rows]))))
-    for problem in document["problems"]:
-        print_note(redactor.scrub(strip_control_chars(f"not used: {problem}")))
+    options.print_result(document, format_columns([heading, *rows]))
+    for problem in () if options.json else document.problems:
+        print_note(REDACTOR.scrub(strip_control_chars(f"not used: {problem}")))
 
 
 @app.command
@@ -69,9 +68,7 @@ def check(
             help="Rule, subscriber or manifest files. Defaults to all configured files.",
         ),
     ],
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> int:
     """Check files of rules, subscribers and packs.
 
@@ -80,16 +77,17 @@ def check(
     if files:
         count, problems = len(files), check_files(files)
     else:
-        count, problems = check_configured(load_config_quietly(config, redactor))
-    if json:
+        count, problems = check_configured(options.load_config())
+    if options.json or not problems:
         documents = [errors.as_json(each)["error"] for each in problems]
-        print_json(redactor.scrub_all({"ok": not problems, "checked": count, "errors": documents}))
-    elif not problems:
         noun = "file" if files else "rules and subscribers"
-        print_text(f"ok: {count} {noun}{'s' * bool(files and count != 1)}")
+        options.print_result(
+            {"ok": not problems, "checked": count, "errors": documents},
+            f"ok: {count} {noun}{'s' * bool(files and count != 1)}",
+        )
     else:
         for each in problems:
-            print_note(redactor.scrub(errors.as_text(each)))
+            print_note(REDACTOR.scrub(errors.as_text(each)))
     return ConfigError.exit_code if problems else 0
 
 
@@ -112,46 +110,37 @@ def test(
             help="Context as JSON (turn, history, user, project, result). Defaults to a new run.",
         ),
     ] = "{}",
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Show what a rule would do for an event, without doing it."""
-    sample = {
+    values = {
         "event": _parse_object("--event", event),
         "context": _parse_object("--context", context),
     }
+    sample = parse_document(RuleSample, values)
 
-    async def run_test(rules: RuleViews) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def run_test(rules: RuleViews) -> tuple[RuleTest, RuleDocument]:
         verdict = await rules.test(LOCAL_USER, rule, sample)
-        listing = (await rules.list(LOCAL_USER))["rules"]
-        return verdict, next(each for each in listing if each["id"] == rule)
+        listing = (await rules.list(LOCAL_USER)).rules
+        return verdict, next(each for each in listing if each.id == rule)
 
-    verdict, tested_rule = _with_views(config, redactor, run_test)
-    if json:
-        print_json(redactor.scrub_all(verdict))
-    else:
-        text = "\n".join(_format_verdict(verdict, tested_rule))
-        print_text(redactor.scrub(strip_control_chars(text)))
+    verdict, tested_rule = _with_views(options, run_test)
+    options.print_result(verdict, "\n".join(_format_verdict(verdict, tested_rule)))
 
 
 @app.command
-def enable(
-    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
-) -> None:
+def enable(rule: RuleId, /, *, options: Options = DEFAULTS) -> None:
     """Enable a rule for yourself."""
-    _change_rule(rule, {"enabled": True}, config, redactor, as_json=json)
+    _change_rule(options, rule, RuleChange(enabled=True))
 
 
 @app.command
-def disable(
-    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
-) -> None:
+def disable(rule: RuleId, /, *, options: Options = DEFAULTS) -> None:
     """Disable a rule for yourself.
 
     Core rules cannot be disabled.
     """
-    _change_rule(rule, {"enabled": False}, config, redactor, as_json=json)
+    _change_rule(options, rule, RuleChange(enabled=False))
 
 
 @app.command(name="set")
@@ -161,60 +150,49 @@ def set_parameters(
     *values: Annotated[
         str, Parameter(name="NAME=VALUE", help="Parameter and value. null restores the default.")
     ],
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    options: Options = DEFAULTS,
 ) -> None:
     """Set parameters of a rule for yourself."""
     if not values:
         raise BadRequest("no parameter given.", hint=f"Example: dodona rules set {rule} NAME=VALUE")
     parameters = dict(map(_parse_setting, values))
-    _change_rule(rule, {"parameters": parameters}, config, redactor, as_json=json)
+    _change_rule(options, rule, RuleChange(parameters=parameters))
 
 
-def _change_rule(
-    rule: str, values: dict[str, Any], file: Path | None, redactor: Redactor, *, as_json: bool
-) -> None:
-    changed = _with_views(file, redactor, lambda rules: rules.change(LOCAL_USER, rule, values))
-    if as_json:
-        print_json(redactor.scrub_all(changed))
-    else:
-        lines = [f"{rule} is {'on' if changed['enabled'] else 'off'}."]
-        lines += [f"  {name} = {_to_json(p['value'])}" for name, p in changed["parameters"].items()]
-        print_text(redactor.scrub(strip_control_chars("\n".join(lines))))
+def _change_rule(options: CommonOptions, rule: str, change: RuleChange) -> None:
+    changed = _with_views(options, lambda rules: rules.change(LOCAL_USER, rule, change))
+    lines = [f"{rule} is {'on' if changed.enabled else 'off'}."]
+    lines += [f"  {name} = {_to_json(p['value'])}" for name, p in changed.parameters.items()]
+    options.print_result(changed, "\n".join(lines))
 
 
-def _with_views(
-    file: Path | None, redactor: Redactor, action: Callable[[RuleViews], Awaitable[T]]
-) -> T:
-    return asyncio.run(_run_with_views(load_config_quietly(file, redactor), redactor, action))
+def _with_views(options: CommonOptions, action: Callable[[RuleViews], Awaitable[T]]) -> T:
+    config = options.load_config()
 
-
-async def _run_with_views(
-    config: Config, redactor: Redactor, action: Callable[[RuleViews], Awaitable[T]]
-) -> T:
-    rules = await asyncio.to_thread(load_rules_quietly, config)
-    async with open_store(config, redactor) as store:
+    async def run(store: Store) -> T:
+        rules = await asyncio.to_thread(load_rules_quietly, config)
         return await action(RuleViews(rules, OverridesCache(store.pack_state)))
 
+    return run_with_store(config, run)
 
-def _format_state(rule: dict[str, Any]) -> str:
-    if rule["core"]:
+
+def _format_state(rule: RuleDocument) -> str:
+    if rule.core:
         return "core"
-    return "yes" if rule["enabled"] else "no"
+    return "yes" if rule.enabled else "no"
 
 
-def _format_verdict(result: dict[str, Any], rule: dict[str, Any]) -> Iterator[str]:
-    if result["fires"]:
-        yield f"{result['rule']} fires on {result['event']}; nothing was done."
-        for action in result["actions"]:
+def _format_verdict(result: RuleTest, rule: RuleDocument) -> Iterator[str]:
+    if result.fires:
+        yield f"{result.rule} fires on {result.event}; nothing was done."
+        for action in result.actions:
             fields = {name: value for name, value in action.items() if name != "kind"}
             yield f"  {action['kind']}"
             yield from (f"    {name} = {_to_json(value)}" for name, value in fields.items())
     else:
-        yield f"{result['rule']} does not fire on {result['event']}."
-        yield f"  trigger    {rule['trigger']}"
-        yield f"  condition  {' '.join(rule['condition'].split())}"
+        yield f"{result.rule} does not fire on {result.event}."
+        yield f"  trigger    {rule.trigger}"
+        yield f"  condition  {' '.join(rule.condition.split())}"
 
 
 def _parse_object(option: str, text: str) -> dict[str, Any]:

@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter, validators
 
-from dodona.agent.views.documents import moved_json, note_json
-from dodona.app.config.config import Config
 from dodona.app.projects.vaults import VaultIndexes
-from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import load_config_quietly
-from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
-from dodona.cli.project_file import project_of
-from dodona.cli.store_access import default_vault_folder, open_store
-from dodona.cli.terminal.output import format_columns, print_json, print_text
-from dodona.cli.terminal.screen import strip_control_chars
-from dodona.core.domain.knowledge.notes import NoteHit, NoteMove, NoteWriteResult
+from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
+from dodona.cli.store_access import default_vault_folder, run_with_store
+from dodona.cli.terminal.output import REDACTOR, format_minute
+from dodona.core.domain.knowledge.notes import NoteHit, NoteMove
 from dodona.core.domain.projects import LOCAL_USER
-from dodona.net.redactor import Redactor
+from dodona.store.store import Store
 from dodona.tools.vault import Vault
 
 app = App(name="vault", help="List, search and move notes.")
@@ -34,10 +25,6 @@ app = App(name="vault", help="List, search and move notes.")
 MAX_HIT_LINES = 12
 T = TypeVar("T")
 
-Project = Annotated[
-    str | None,
-    Parameter(name="--project", help="Project. Defaults to the project of the current folder."),
-]
 Limit = Annotated[
     int, Parameter(help="Maximum number of results.", validator=validators.Number(gte=1, lte=1_000))
 ]
@@ -52,35 +39,20 @@ Folder = Annotated[
 
 @app.command(name="list")
 def list_notes(
-    folder: Folder = "",
-    /,
-    *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    folder: Folder = "", /, *, project: ProjectName = None, options: Options = DEFAULTS
 ) -> None:
     """List the notes of a folder and its subfolders."""
-    notes = _with_vault(config, redactor, project, lambda vault: vault.list(folder))
-    if json:
-        document = {"notes": [note_json(note) for note in notes], "total": len(notes)}
-        print_json(redactor.scrub_all(document))
-    elif not notes:
-        print_text("No notes yet.")
-    else:
-        rows = [
-            (
-                note.path,
-                _format_minute(note.modified),
-                " ".join([note.title, *_format_tags(note.tags)]),
-            )
-            for note in notes
-        ]
-        print_text(
-            redactor.scrub(
-                strip_control_chars(format_columns([("note", "modified", "title"), *rows]))
-            )
+    notes = _with_vault(options, project, lambda vault: vault.list(folder))
+    rows = [
+        (
+            note.path,
+            format_minute(note.modified_at),
+            " ".join([note.title, *(f"#{tag}" for tag in note.tags)]),
         )
+        for note in notes
+    ]
+    document = {"notes": notes, "total": len(notes)}
+    options.print_table(document, ("note", "modified", "title"), rows, empty="No notes yet.")
 
 
 @app.command
@@ -89,78 +61,39 @@ def search(
     /,
     *,
     limit: Limit = 5,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
 ) -> None:
     """Search the notes."""
-    hits = _with_vault(config, redactor, project, lambda vault: vault.search(query, limit))
-    if json:
-        print_json(redactor.scrub_all({"hits": [asdict(hit) for hit in hits]}))
-    else:
-        text = "\n\n".join(map(_format_hit, hits)) or "No matches."
-        print_text(redactor.scrub(strip_control_chars(text)))
+    hits = _with_vault(options, project, lambda vault: vault.search(query, limit))
+    text = "\n\n".join(map(_format_hit, hits)) or "No matches."
+    options.print_result({"hits": hits}, text)
 
 
 @app.command
-def show(
-    path: NotePath,
-    /,
-    *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def show(path: NotePath, /, *, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """Print a note."""
-    note = _with_vault(config, redactor, project, lambda vault: vault.read(path))
-    if json:
-        print_json(redactor.scrub_all(asdict(note)))
-    else:
-        print_text(
-            redactor.scrub(strip_control_chars(note.text)),
-            end="" if note.text.endswith("\n") else "\n",
-        )
+    note = _with_vault(options, project, lambda vault: vault.read(path))
+    options.print_result(note, note.text.removesuffix("\n"))
 
 
 @app.command
 def backlinks(
-    path: NotePath,
-    /,
-    *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    path: NotePath, /, *, project: ProjectName = None, options: Options = DEFAULTS
 ) -> None:
     """List the lines that link to a note."""
-    links = _with_vault(config, redactor, project, lambda vault: vault.backlinks(path))
-    if json:
-        print_json(redactor.scrub_all({"backlinks": [asdict(each) for each in links]}))
-    else:
-        lines = [f"{each.path}:{each.line}: {each.text.strip()}" for each in links]
-        print_text(redactor.scrub(strip_control_chars("\n".join(lines) or "No notes link to it.")))
+    links = _with_vault(options, project, lambda vault: vault.backlinks(path))
+    lines = [f"{each.path}:{each.line}: {each.text.strip()}" for each in links]
+    options.print_result({"backlinks": links}, "\n".join(lines) or "No notes link to it.")
 
 
 @app.command
-def tags(
-    *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def tags(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """List tags, most frequent first."""
-    counts = _with_vault(config, redactor, project, lambda vault: vault.tags())
-    if json:
-        documents = [{"tag": tag, "notes": count} for tag, count in counts]
-        print_json(redactor.scrub_all({"tags": documents}))
-    elif not counts:
-        print_text("No tags yet.")
-    else:
-        rows = [(f"#{tag}", str(count)) for tag, count in counts]
-        print_text(redactor.scrub(strip_control_chars(format_columns([("tag", "notes"), *rows]))))
+    counts = _with_vault(options, project, lambda vault: vault.tags())
+    document = {"tags": [{"tag": tag, "notes": count} for tag, count in counts]}
+    rows = [(f"#{tag}", str(count)) for tag, count in counts]
+    options.print_table(document, ("tag", "notes"), rows, empty="No tags yet.")
 
 
 @app.command
@@ -169,41 +102,27 @@ def move(
     to: Annotated[str, Parameter(name="TO", help="New path.")],
     /,
     *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
 ) -> None:
     """Move a note and update all links to it."""
-    result = _with_vault(config, redactor, project, lambda vault: vault.move(path, to))
-    _print_move(result, json=json, redactor=redactor)
+    _print_move(options, _with_vault(options, project, lambda vault: vault.move(path, to)))
 
 
 @app.command
-def moves(
-    *,
-    limit: Limit = 20,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
-) -> None:
+def moves(*, limit: Limit = 20, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """List moves that can be undone, newest first."""
-    history = _with_vault(config, redactor, project, lambda vault: vault.moves(limit))
-    if json:
-        print_json(redactor.scrub_all({"moves": [moved_json(each) for each in history]}))
-    elif not history:
-        print_text("No moves to undo.")
-    else:
-        rows = [
-            (str(m.id), _format_minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
-            for m in history
-        ]
-        print_text(
-            redactor.scrub(
-                strip_control_chars(format_columns([("move", "time", "links", "note"), *rows]))
-            )
-        )
+    history = _with_vault(options, project, lambda vault: vault.moves(limit))
+    rows = [
+        (str(m.id), format_minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
+        for m in history
+    ]
+    options.print_table(
+        {"moves": history},
+        ("move", "time", "links", "note"),
+        rows,
+        empty="No moves to undo.",
+    )
 
 
 @app.command
@@ -213,14 +132,11 @@ def undo(
     ] = None,
     /,
     *,
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
 ) -> None:
     """Undo a move and restore the links."""
-    result = _with_vault(config, redactor, project, lambda vault: vault.undo(number))
-    _print_move(result, json=json, redactor=redactor)
+    _print_move(options, _with_vault(options, project, lambda vault: vault.undo(number)))
 
 
 @app.command
@@ -232,55 +148,33 @@ def index(
         str,
         Parameter(show_default=False, help="Title of a new index. Defaults to the folder name."),
     ] = "",
-    project: Project = None,
-    json: AsJson = False,
-    config: ConfigFile = None,
-    redactor: InjectedRedactor,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
 ) -> None:
     """Write an index.md that links to each note in a folder."""
-
-    def create(vault: Vault) -> Awaitable[NoteWriteResult]:
-        return vault.create_index(folder, title=title)
-
-    written = _with_vault(config, redactor, project, create)
-    if json:
-        print_json(redactor.scrub_all(asdict(written)))
-    else:
-        print_text(
-            redactor.scrub(
-                strip_control_chars(f"{written.path}: {written.outcome}, {written.lines} lines.")
-            )
-        )
+    written = _with_vault(options, project, lambda vault: vault.create_index(folder, title=title))
+    options.print_result(written, f"{written.path}: {written.outcome}, {written.lines} lines.")
 
 
 def _with_vault(
-    file: Path | None,
-    redactor: Redactor,
-    project: str | None,
-    action: Callable[[Vault], Awaitable[T]],
+    options: CommonOptions, project: str | None, action: Callable[[Vault], Awaitable[T]]
 ) -> T:
-    config = load_config_quietly(file, redactor)
-    project_id = project or project_of(Path.cwd())
-    return asyncio.run(_run_with_vault(config, redactor, project_id, action))
+    config = options.load_config()
+    project_id = current_project(project)
 
-
-async def _run_with_vault(
-    config: Config, redactor: Redactor, project_id: str, action: Callable[[Vault], Awaitable[T]]
-) -> T:
-    async with open_store(config, redactor) as store:
-        folder = await asyncio.to_thread(default_vault_folder, config, redactor)
+    async def run(store: Store) -> T:
+        folder = await asyncio.to_thread(default_vault_folder, config, REDACTOR)
         vaults = VaultIndexes(store.projects, default=folder, home=config.home)
         return await action(await vaults(LOCAL_USER, project_id))
 
+    return run_with_store(config, run)
 
-def _print_move(moved: NoteMove, *, json: bool, redactor: Redactor) -> None:
-    if json:
-        print_json(redactor.scrub_all(moved_json(moved)))
-        return
+
+def _print_move(options: CommonOptions, moved: NoteMove) -> None:
     count = len(moved.relinked)
     links = f"links updated in {count} note{'s' * (count != 1)}" if count else "no links to update"
-    print_text(redactor.scrub(strip_control_chars(f"{moved.path} → {moved.to}: {links}.")))
-    print_text(f"To undo: dodona vault undo {moved.id}")
+    undo_line = f"To undo: dodona vault undo {moved.id}"
+    options.print_result(moved, f"{moved.path} → {moved.to}: {links}.\n{undo_line}")
 
 
 def _format_hit(hit: NoteHit) -> str:
@@ -289,12 +183,3 @@ def _format_hit(hit: NoteHit) -> str:
     shown = [f"    {line}".rstrip() for line in lines[:MAX_HIT_LINES]]
     more = ["    …"] if len(lines) > MAX_HIT_LINES else []
     return "\n".join([f"{hit.path}:{hit.first}-{hit.last}  {title}", *shown, *more])
-
-
-def _format_tags(tag_names: tuple[str, ...]) -> list[str]:
-    return [f"#{tag}" for tag in tag_names]
-
-
-def _format_minute(timestamp: float) -> str:
-    """Format a UTC timestamp to the minute."""
-    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M")
