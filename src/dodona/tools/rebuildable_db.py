@@ -209,6 +209,15 @@ def snapshot(db: sqlite3.Connection) -> Generator[None]:
             db.execute("ROLLBACK")
 
 
+# Selects what is at or below a path, with the values of `path_bounds`.
+IS_BELOW_PATH: Final = "(path = ? OR path > ? AND path < ?)"
+
+
+def path_bounds(path: str) -> tuple[str, str, str]:
+    """Return the values for `IS_BELOW_PATH`; everything is below the empty path."""
+    return (path, f"{path}/", f"{path}{chr(ord('/') + 1)}") if path else ("", "", chr(0x10FFFF))
+
+
 def is_damaged(error: sqlite3.DatabaseError) -> bool:
     """Whether the error means that the file must be rebuilt."""
     code = getattr(error, "sqlite_errorcode", 0)

@@ -19,6 +19,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
 from dodona.app.projects import vaults
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, ToolFailed, as_text
 from dodona.net.redactor import Redactor
@@ -146,7 +147,9 @@ async def test_folders_in_use_are_followed(
     garden = tmp_path / "garden"
     garden.mkdir()
     await store.projects.create(make("garden", garden))
-    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
+    async with VaultIndexes(
+        store.projects, default=notes, home=home, watcher=FileWatcher()
+    ) as found:
         default = found.at(notes)
         await arrived(default)
         assert await found(LOCAL_USER, DEFAULT_PROJECT) is default
@@ -167,7 +170,9 @@ async def test_only_so_many_folders_are_followed(
     """The others are looked through, and know as much."""
     monkeypatch.setattr(vaults, "MAX_WATCHED_FOLDERS", 1)
     await store.projects.create(make("loose"))
-    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
+    async with VaultIndexes(
+        store.projects, default=notes, home=home, watcher=FileWatcher()
+    ) as found:
         vault = await found(LOCAL_USER, "loose")
         await arrived(found.at(notes))
         assert not vault.is_watched

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.knowledge.code import IndexProgress
 from dodona.core.errors import ToolFailed, ToolRetry, as_text
 from dodona.tools.code import IndexedCode, NoCode
@@ -125,13 +126,13 @@ async def test_who_cancels_keeps_what_is_done(code: IndexedCode, root: Path) -> 
 
 async def test_folders_are_followed(code: IndexedCode, root: Path) -> None:
     """What changes is taken in without a question; what is ignored is not looked at."""
-    await code.watch()
+    code.watch(FileWatcher())
     await until(lambda: code.is_watched)
     (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
     await until_found(code, "gamma", ["b.py"])
     (root / "b.py").unlink()
     await until_found(code, "gamma", [])
-    await code.watch()
+    code.watch(FileWatcher())
     await code.close()
     assert not code.is_watched
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.tools.vault import Vault
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
@@ -58,7 +59,7 @@ class Garden:
                 await asyncio.sleep(0.02)
 
     async def followed(self) -> None:
-        self.vault.watch()
+        self.vault.watch(FileWatcher())
         async with asyncio.timeout(LIMIT):
             while not self.vault.is_watched:  # noqa: ASYNC110 - a thread says so
                 await asyncio.sleep(0.02)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from threading import Event
 from typing import Final, TypeVar
 
 from dodona.core.domain.knowledge.code import CodeHit, CodeText, Definition, IndexState, Reference
 from dodona.core.errors import AccessDenied, DodonaError, ToolFailed, ToolRetry, did_you_mean
 from dodona.tools.code.files.files import is_binary, read_below, text_of, version_of
-from dodona.tools.code.files.folders import CodeFolders, is_ignored
+from dodona.tools.code.files.folders import CodeFolder, CodeFolders, is_ignored
+from dodona.tools.code.files.ignore_rules import IGNORE_FILES
 from dodona.tools.code.index.definitions import find_definitions
-from dodona.tools.code.index.index_file import DATABASE_FORMAT
+from dodona.tools.code.index.index_file import DATABASE_FORMAT, get_state
 from dodona.tools.code.index.indexing import IndexProgressCallback, IndexRefresh, load_state
 from dodona.tools.code.index.references import find_references
 from dodona.tools.code.index.repo_map import RepoMap
@@ -70,6 +71,26 @@ class CodeIndex:
                 return IndexRefresh(self.folders, self._max_bytes, stop, progress).run(db)
 
             return self._run(run_refresh)
+
+    def update(self, paths: Iterable[PurePath], stop: Event) -> None:
+        """Index the changes at and below these paths. A changed ignore file affects its folder."""
+        scopes: set[tuple[CodeFolder, str]] = set()
+        for path in paths:
+            affected = path.parent if path.name in IGNORE_FILES else path
+            for folder in self.folders.all:
+                if affected.is_relative_to(folder.root):
+                    relative = affected.relative_to(folder.root).as_posix()
+                    scopes.add((folder, "" if relative == "." else relative))
+
+        def run_update(db: sqlite3.Connection) -> None:
+            refresh = IndexRefresh(self.folders, self._max_bytes, stop)
+            if get_state(db, "complete"):
+                refresh.update(db, scopes)
+            else:  # a new file, or one that another process has not finished
+                refresh.run(db)
+
+        with _wrap_database_errors(), self._writer_lock(stop, wait_for_lock=True):
+            self._run(run_update)
 
     def discard(self) -> None:
         """Delete the index file; the next refresh starts from scratch."""

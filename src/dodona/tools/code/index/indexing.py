@@ -10,16 +10,17 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import PurePosixPath
 from threading import Event
 from time import perf_counter, time_ns
 from typing import Final
 
 from dodona.core.domain.knowledge.code import IndexProgress, IndexState
 from dodona.tools.code.files.files import SourceStamp, is_binary, read_below, version_of
-from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.files.folders import CodeFolder, CodeFolders
 from dodona.tools.code.files.walk import MAX_FILES, FolderWalk
 from dodona.tools.code.index.index_file import (
     NOT_TEXT,
@@ -68,9 +69,7 @@ class IndexRefresh:
         removed = [
             path for path in indexed if path not in current and not path.startswith(unavailable)
         ]
-        changed = [
-            path for path in current if path not in indexed or indexed[path].stamp != current[path]
-        ]
+        changed = [path for path in current if _differs(indexed.get(path), current[path])]
         self.unchanged = len(current) - len(changed)
         if removed or changed:
             _set_complete(db, is_complete=False)
@@ -80,6 +79,18 @@ class IndexRefresh:
         self.skipped += binary.fetchone()[0]
         self.unchanged -= sum(indexed[p].language == NOT_TEXT for p in current if p in indexed)
         return self._record_result(db, perf_counter() - started)
+
+    def update(self, db: sqlite3.Connection, paths: Iterable[tuple[CodeFolder, str]]) -> None:
+        """Index the changes at and below some paths, which are relative to their folders."""
+        indexed: dict[str, IndexedFile] = {}
+        current: dict[str, SourceStamp] = {}
+        for folder, path in paths:
+            indexed.update(load_indexed_files(db, f"{folder.prefix}{path}".rstrip("/")))
+            parts = PurePosixPath(path).parts
+            current.update(islice(FolderWalk(folder, self.max_bytes).files(parts), MAX_FILES))
+        self._delete_removed(db, [path for path in indexed if path not in current])
+        changed = [path for path in current if _differs(indexed.get(path), current[path])]
+        self._index_changed(db, changed, indexed)
 
     def _walk_folders(self) -> tuple[dict[str, SourceStamp], tuple[str, ...]]:
         """Return the current files, and the prefixes of unavailable folders, which are kept."""
@@ -174,6 +185,10 @@ class IndexRefresh:
         return _build_state(db, last)
 
 
+def _differs(indexed: IndexedFile | None, stamp: SourceStamp) -> bool:
+    return indexed is None or indexed.stamp != stamp
+
+
 @dataclass(slots=True)
 class _Batch:
     files: list[ParsedFile] = field(default_factory=list[ParsedFile])
@@ -200,7 +215,7 @@ def _bump_revision(db: sqlite3.Connection) -> None:
 
 
 def load_state(db: sqlite3.Connection) -> IndexState:
-    """Return the size of the index and the counts of the last refresh with changes."""
+    """Return the size of the index and the counts of the last full refresh with changes."""
     return _build_state(db, json.loads(get_state(db, "last") or "{}"))
 
 

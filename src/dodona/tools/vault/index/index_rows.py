@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dodona.tools.rebuildable_db import IS_BELOW_PATH, path_bounds
 from dodona.tools.vault.notes.files import NoteContent, NoteStamp
 from dodona.tools.vault.notes.links import find_links
 from dodona.tools.vault.notes.notes import Note, NoteSection, parse_note
@@ -37,9 +38,15 @@ def parse_content(path: str, content: NoteContent, *, is_settled: bool) -> Parse
     return ParsedNote(parse_note(path, text), content.stamp, is_settled, tuple(_link_rows(text)))
 
 
-def indexed_stamps(db: sqlite3.Connection) -> dict[str, NoteStamp | None]:
-    """Return every note with its stamp; None if it may have changed without a new stamp."""
-    rows = db.execute("SELECT path, mtime_ns, size, is_settled FROM notes")
+def indexed_stamps(db: sqlite3.Connection, path: str = "") -> dict[str, NoteStamp | None]:
+    """Return the notes at or below a path with their stamps.
+
+    A stamp is None if the note may have changed without a new one.
+    """
+    rows = db.execute(
+        f"SELECT path, mtime_ns, size, is_settled FROM notes WHERE {IS_BELOW_PATH}",  # noqa: S608
+        path_bounds(path),
+    )
     return {
         path: NoteStamp(mtime, size) if settled else None for path, mtime, size, settled in rows
     }
@@ -51,16 +58,6 @@ def is_indexed(db: sqlite3.Connection, parsed: ParsedNote) -> bool:
         "SELECT mtime_ns, size FROM notes WHERE path = ? AND is_settled", (parsed.note.path,)
     ).fetchone()
     return row is not None and NoteStamp(*row) == parsed.stamp
-
-
-def notes_below(db: sqlite3.Connection, folder: str) -> set[str]:
-    """Return the indexed notes in a folder and its subfolders."""
-    prefix = f"{folder}/"
-    rows = db.execute(
-        "SELECT path FROM notes WHERE path > ? AND path < ?",
-        (prefix, f"{folder}{chr(ord('/') + 1)}"),
-    )
-    return {row[0] for row in rows}
 
 
 def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from dodona.documents import list_files, watch_folders
+from dodona.concurrency.file_watcher import FileWatcher, list_files
 
 LIMIT = 20.0
 
@@ -31,6 +32,12 @@ class Reader:
         self.texts = texts
         self.times += 1
         self.loop.call_soon_threadsafe(self.stirred.set)
+
+    def watching(
+        self, reload: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[None]:
+        work = partial(asyncio.to_thread, reload or self.reload)
+        return FileWatcher().watch_files(lambda: self.folders, work)
 
     async def until(self, is_so: Callable[[list[str]], bool]) -> None:
         async with asyncio.timeout(LIMIT):
@@ -57,14 +64,14 @@ async def test_what_was_there_is_read_before_anything_else(tmp_path: Path) -> No
     """Nothing that was saved before is missed."""
     (tmp_path / "a.toml").write_text("a")
     reader = Reader(tmp_path)
-    async with watch_folders(reader.folders, reader.reload):
+    async with reader.watching():
         assert reader.texts == ["a"]
 
 
 async def test_files_that_come_change_and_go_are_followed(tmp_path: Path) -> None:
     """Also one that an editor saves by renaming."""
     reader = Reader(tmp_path)
-    async with watch_folders(reader.folders, reader.reload):
+    async with reader.watching():
         (tmp_path / "a.toml").write_text("one")
         await reader.until(lambda texts: texts == ["one"])
         (tmp_path / "draft").write_text("two")
@@ -78,7 +85,7 @@ async def test_a_folder_may_come_later_and_go_and_come_again(tmp_path: Path) -> 
     """However deep it is."""
     folder = tmp_path / "not" / "yet" / "there"
     reader = Reader(folder)
-    async with watch_folders(reader.folders, reader.reload):
+    async with reader.watching():
         for text in ("first", "second"):
             folder.mkdir(parents=True)
             (folder / "a.toml").write_text(text)
@@ -92,7 +99,7 @@ async def test_a_folder_may_come_later_and_go_and_come_again(tmp_path: Path) -> 
 async def test_folders_of_any_name_are_followed(tmp_path: Path) -> None:
     """A pack that is put in place while we run."""
     reader = Reader(tmp_path / "packs" / "*" / "rules")
-    async with watch_folders(reader.folders, reader.reload):
+    async with reader.watching():
         for name in ("one", "two"):
             (tmp_path / "packs" / name / "rules").mkdir(parents=True)
             (tmp_path / "packs" / name / "rules" / "a.toml").write_text(name)
@@ -106,7 +113,7 @@ async def test_what_is_none_of_our_files_is_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     reader = Reader(folder)
-    async with watch_folders(reader.folders, reader.reload):
+    async with reader.watching():
         before = reader.times
         (tmp_path / "beside.toml").write_text("")
         (folder / "notes.md").write_text("")
@@ -126,7 +133,7 @@ async def test_a_reader_that_fails_is_asked_again(
             raise ValueError("a bug")
         reader.reload()
 
-    async with watch_folders(reader.folders, reload):
+    async with reader.watching(reload):
         assert caplog.messages == ["changed files could not be reloaded"]
         (tmp_path / "a.toml").write_text("a")
         await reader.until(lambda texts: texts == ["a"])
