@@ -1,6 +1,6 @@
 """Delay until an edit is found: notes and source files that are edited while others search.
 
-    python bench/following.py [--seconds 20] [--edits 80] [--notes 2000] [--files 2000] [--json FILE]
+    python bench/following.py [--seconds 20] [--edits 80] [--notes 2000] [--files 2000] [--json F]
 
 Half of the edits change notes of a watched vault, half change source files of a watched code
 folder, as an editor would: a temporary file is renamed over the old one. Each edit adds a word that

@@ -76,7 +76,7 @@ class IndexFollower:
         since = self._updating_since or self._waiting_since
         return self._is_scanned and since > 0.0 and monotonic() - since > CATCH_UP_SECONDS
 
-    def catch_up(self, timeout: float = CATCH_UP_SECONDS) -> bool:
+    def catch_up(self) -> bool:
         """Wait until the changes reported so far are indexed; return whether they are."""
         if self.is_up_to_date:
             return True
@@ -85,7 +85,8 @@ class IndexFollower:
             self._reader_count += 1
             self._condition.notify_all()
             self._condition.wait_for(
-                lambda: self._indexed_count >= reported or not self._is_scanned, timeout
+                lambda: self._indexed_count >= reported or not self._is_scanned,
+                CATCH_UP_SECONDS,
             )
             self._reader_count -= 1
             return self._is_scanned and self._indexed_count >= reported
