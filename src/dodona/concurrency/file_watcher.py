@@ -303,7 +303,7 @@ def _expand_wildcards(path: Path) -> list[Path]:
 def _split_folders(
     roots: Sequence[Path], excluded: Sequence[Path]
 ) -> tuple[list[Path], list[Path]]:
-    """Return the folders to poll, without what is below them, and the folders to watch."""
+    """Return the folders to poll, without their subfolders, and the folders to watch."""
     polled: list[Path] = []
     watched: list[Path] = []
     folders = list(roots)

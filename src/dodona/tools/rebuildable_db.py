@@ -209,7 +209,7 @@ def snapshot(db: sqlite3.Connection) -> Generator[None]:
             db.execute("ROLLBACK")
 
 
-# Selects what is at or below a path, with the values of `path_bounds`.
+# Selects the rows at or below a path; `path_bounds` returns the values.
 IS_BELOW_PATH: Final = "(path = ? OR path > ? AND path < ?)"
 
 

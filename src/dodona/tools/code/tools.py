@@ -29,7 +29,7 @@ from dodona.core.ports.tools import (
 )
 from dodona.tools.code.code import NoCode
 from dodona.tools.code.index.definitions import MAX_NAME_CHARS, is_owned_by, split_name
-from dodona.tools.code.index.query import MAX_QUERY_CHARS
+from dodona.tools.code.index.search import MAX_QUERY_CHARS
 from dodona.tools.presentation import (
     MAX_EXCERPT_CHARS,
     cut_text,

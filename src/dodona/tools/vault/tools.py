@@ -44,7 +44,7 @@ from dodona.tools.presentation import (
     tool_spec,
 )
 from dodona.tools.registry import DEFAULT_SCOPE, DEFAULT_TIMEOUT_SECONDS, ToolRegistry
-from dodona.tools.vault.index.query import MAX_QUERY_CHARS
+from dodona.tools.vault.index.searcher import MAX_QUERY_CHARS
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 from dodona.tools.vault.notes.paths import folder_parts
 

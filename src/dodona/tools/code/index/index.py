@@ -12,13 +12,19 @@ from typing import Final, TypeVar
 
 from dodona.core.domain.knowledge.code import CodeHit, CodeText, Definition, IndexState, Reference
 from dodona.core.errors import AccessDenied, DodonaError, ToolFailed, ToolRetry, did_you_mean
-from dodona.tools.code.files.files import is_binary, read_below, text_of, version_of
-from dodona.tools.code.files.folders import CodeFolder, CodeFolders, is_ignored
+from dodona.tools.code.files.folders import (
+    CodeFolder,
+    CodeFolders,
+    is_binary,
+    is_ignored,
+    read_below,
+    text_of,
+    version_of,
+)
 from dodona.tools.code.files.ignore_rules import IGNORE_FILES
-from dodona.tools.code.index.definitions import find_definitions
+from dodona.tools.code.index.definitions import find_definitions, find_references
 from dodona.tools.code.index.index_file import DATABASE_FORMAT, get_state
 from dodona.tools.code.index.indexing import IndexProgressCallback, IndexRefresh, load_state
-from dodona.tools.code.index.references import find_references
 from dodona.tools.code.index.repo_map import RepoMap
 from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, find_candidates, rerank, search
 from dodona.tools.code.semantic.search import SemanticScorer

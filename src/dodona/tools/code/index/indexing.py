@@ -19,9 +19,16 @@ from time import perf_counter, time_ns
 from typing import Final
 
 from dodona.core.domain.knowledge.code import IndexProgress, IndexState
-from dodona.tools.code.files.files import SourceStamp, is_binary, read_below, version_of
-from dodona.tools.code.files.folders import CodeFolder, CodeFolders
-from dodona.tools.code.files.walk import MAX_FILES, FolderWalk
+from dodona.tools.code.files.folders import (
+    MAX_FILES,
+    CodeFolder,
+    CodeFolders,
+    FolderWalk,
+    SourceStamp,
+    is_binary,
+    read_below,
+    version_of,
+)
 from dodona.tools.code.index.index_file import (
     NOT_TEXT,
     IndexedFile,

@@ -17,7 +17,7 @@ class Language:
     grammar_module: str
     grammar_function: str = "language"  # function of the module that returns the grammar
     query_file: str = ""  # if it differs from the language name
-    base_query_file: str = ""  # query of another language that also applies
+    base_query_file: str = ""  # a query that also applies
     function_keyword: str = "function"  # used in chunk titles
     nests_angles: bool = False  # its grammar tries each `<` as an opening bracket
 
@@ -31,7 +31,7 @@ LANGUAGES: Final = {
         Language("csharp", "tree_sitter_c_sharp", query_file="c_sharp", nests_angles=True),
         Language("go", "tree_sitter_go", function_keyword="func"),
         Language("java", "tree_sitter_java", nests_angles=True),
-        Language("javascript", "tree_sitter_javascript"),
+        Language("javascript", "tree_sitter_javascript", base_query_file="ecmascript"),
         Language("php", "tree_sitter_php", "language_php"),
         Language("python", "tree_sitter_python", function_keyword="def"),
         Language("ruby", "tree_sitter_ruby", function_keyword="def"),
@@ -41,9 +41,16 @@ LANGUAGES: Final = {
             "tree_sitter_typescript",
             "language_tsx",
             query_file="typescript",
+            base_query_file="ecmascript",
             nests_angles=True,
         ),
-        Language("typescript", "tree_sitter_typescript", "language_typescript", nests_angles=True),
+        Language(
+            "typescript",
+            "tree_sitter_typescript",
+            "language_typescript",
+            base_query_file="ecmascript",
+            nests_angles=True,
+        ),
     )
 }
 

@@ -28,7 +28,7 @@ from dodona.tools.rebuildable_db import (
     snapshot,
     transaction,
 )
-from dodona.tools.vault.index import backlink_query, index_rows, vocabulary
+from dodona.tools.vault.index import index_rows, vocabulary
 from dodona.tools.vault.index.searcher import SectionSearcher
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
 
@@ -145,13 +145,13 @@ class VaultIndex:
 
     def backlinks(self, path: str) -> list[Backlink]:
         """Return the lines that link to a note, sorted by path."""
-        return self._query_fresh(lambda db: backlink_query.find_backlinks(db, path))
+        return self._query_fresh(lambda db: index_rows.find_backlinks(db, path))
 
     def notes_linking_to(self, path: str) -> list[str]:
         """Return the notes with a link to a note, whatever time it takes to index changes."""
         if self.follower is not None and not self.follower.catch_up():
             self.refresh()
-        return self._query_fresh(lambda db: backlink_query.notes_linking_to(db, path))
+        return self._query_fresh(lambda db: index_rows.notes_linking_to(db, path))
 
     @property
     def is_behind(self) -> bool:

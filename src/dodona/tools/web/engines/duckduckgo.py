@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from dodona.core.errors import ToolFailed
 from dodona.net.egress_guard import FetchLimits, FetchResponse, GuardedHttp
-from dodona.tools.web.charsets import decode_body
+from dodona.tools.web.documents import decode_body
 from dodona.tools.web.engines.engine import Hit, normalize_hits, without_redirects
 from dodona.tools.web.markup import Element, read_html
 
