@@ -6,13 +6,16 @@ imitate the head of another block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
+from dodona.core.errors import did_you_mean
 from dodona.core.messages import ToolSpec
 
 INDENT: Final = "    "
 MAX_EXCERPT_CHARS: Final = 300  # of a source
+MAX_SUGGESTION_CANDIDATES: Final = 2_000  # paths considered as suggestions
 
 
 def tool_spec(
@@ -44,6 +47,15 @@ def format_block(head: str, text: str) -> str:
     """Format a head and a text, indented."""
     lines = [" ".join(line.splitlines()) for line in text.split("\n")]
     return "\n".join([head.rstrip(), *((INDENT + line).rstrip() for line in lines)])
+
+
+def suggest_path(path: str, paths: Sequence[str], *, otherwise: str) -> str:
+    """Return the hint for a missing file: one with the same name, or a similar path."""
+    name = PurePosixPath(path).name.casefold()
+    same_name = next((each for each in paths if PurePosixPath(each).name.casefold() == name), None)
+    if same_name is not None:
+        return f"Did you mean '{same_name}'?"
+    return did_you_mean(path, paths[:MAX_SUGGESTION_CANDIDATES]) or otherwise
 
 
 def cut_text(text: str, max_chars: int) -> str:

@@ -200,13 +200,10 @@ class NoCode:
         return {}
 
     async def refresh(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
-        return _EMPTY_STATE
+        return IndexState()
 
     async def state(self) -> IndexState:
-        return _EMPTY_STATE
-
-
-_EMPTY_STATE: Final = IndexState(0, 0, 0, 0, 0, 0, 0, 0, 0.0)
+        return IndexState()
 
 
 def _is_watched_path(path: PurePath) -> bool:

@@ -24,6 +24,7 @@ from dodona.core.domain.knowledge.notes import (
 )
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
 from dodona.tools.index_follower import IndexFollower
+from dodona.tools.presentation import MAX_SUGGESTION_CANDIDATES, suggest_path
 from dodona.tools.rebuildable_db import LOCK_TIMEOUT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
@@ -40,7 +41,6 @@ from dodona.tools.vault.notes.links import LinkResolver
 from dodona.tools.vault.notes.notes import parse_note
 from dodona.tools.vault.notes.paths import folder_parts, note_parts
 
-MAX_SUGGESTION_CANDIDATES: Final = 2_000  # paths considered as suggestions
 MAX_FOLDER_INDEX_NOTES: Final = 2_000  # notes per index.md
 
 _log = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class Vault:
 
     def _index_changes(self, changed: Sequence[PurePath] | None, stop: threading.Event) -> None:
         if changed is None:
-            self.index.refresh(lambda done, total: _raise_if_stopped(stop))
+            self.index.refresh(stop=stop)
         else:
             self.index.update((path.relative_to(self.root).as_posix() for path in changed), stop)
 
@@ -253,18 +253,8 @@ class Vault:
     def _not_found_error(self, path: str) -> NotFound:
         """Return the error for a missing note, with a suggestion."""
         paths = [note.path for note in self.index.notes()]
-        name = PurePosixPath(path).name.casefold()
-        same_name = [
-            candidate for candidate in paths if PurePosixPath(candidate).name.casefold() == name
-        ]
-        suggestion = (
-            f"Did you mean '{same_name[0]}'?"
-            if same_name
-            else did_you_mean(path, paths[:MAX_SUGGESTION_CANDIDATES])
-        )
-        return NotFound(
-            f"there is no note '{path}'.", hint=suggestion or "Search for it, or list the folder."
-        )
+        hint = suggest_path(path, paths, otherwise="Search for it, or list the folder.")
+        return NotFound(f"there is no note '{path}'.", hint=hint)
 
     async def _run_read(self, work: Callable[[], T]) -> T:
         def run() -> T:
@@ -319,15 +309,6 @@ class Vault:
 def _is_visible(path: PurePath) -> bool:
     """Whether a path is not hidden: hidden files are never notes."""
     return not any(part.startswith(".") for part in path.parts)
-
-
-class _WatchStopped(DodonaError):
-    """The watcher is stopping."""
-
-
-def _raise_if_stopped(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise _WatchStopped("stopped")
 
 
 @cache

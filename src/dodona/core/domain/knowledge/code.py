@@ -64,15 +64,15 @@ class CodeText:
 class IndexState:
     """The size of an index, and the result of its last refresh."""
 
-    files: int
-    indexed: int  # new or changed files in the last refresh
-    unchanged: int
-    removed: int
-    skipped: int  # binary, too large, not text, ignored
-    size: int  # bytes indexed in the last refresh
-    chunks: int
-    symbols: int
-    seconds: float
+    files: int = 0
+    indexed: int = 0  # new or changed files in the last full refresh
+    unchanged: int = 0
+    removed: int = 0
+    skipped: int = 0  # binary, too large, not text, ignored
+    size: int = 0  # bytes indexed in the last full refresh
+    chunks: int = 0
+    symbols: int = 0
+    seconds: float = 0.0
     is_complete: bool = True  # False while the index is being built
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from dodona.core.domain.knowledge.code import Definition, Reference
 from dodona.tools.code.files.folders import CodeFolders, is_test, read_below, text_of, version_of
 from dodona.tools.code.parsing.extraction import extract
-from dodona.tools.code.parsing.languages import TEXT
+from dodona.tools.code.parsing.grammar import TEXT
 from dodona.tools.code.parsing.references_in_file import find_uses
 
 MAX_NAME_CHARS: Final = 200

@@ -51,6 +51,7 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value);
 """,
     application_id=0x444F4443,  # "DODC"
     version=1,
+    label="code index",
 )
 
 

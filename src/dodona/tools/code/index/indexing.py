@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import PurePosixPath
 from threading import Event
 from time import perf_counter, time_ns
-from typing import Final
+from typing import Any, Final
 
 from dodona.core.domain.knowledge.code import IndexProgress, IndexState
 from dodona.tools.code.files.folders import (
@@ -178,14 +178,8 @@ class IndexRefresh:
             self.size += len(data)
 
     def _record_result(self, db: sqlite3.Connection, seconds: float) -> IndexState:
-        last = {
-            "indexed": self.indexed,
-            "unchanged": self.unchanged,
-            "removed": self.removed,
-            "skipped": self.skipped,
-            "size": self.size,
-            "seconds": round(seconds, 3),
-        }
+        names = ("indexed", "unchanged", "removed", "skipped", "size")
+        last = {**{name: getattr(self, name) for name in names}, "seconds": round(seconds, 3)}
         if self.indexed or self.removed or not get_state(db, "last"):
             set_state(db, "last", json.dumps(last))
         _set_complete(db, is_complete=not self.stop.is_set())
@@ -226,19 +220,14 @@ def load_state(db: sqlite3.Connection) -> IndexState:
     return _build_state(db, json.loads(get_state(db, "last") or "{}"))
 
 
-def _build_state(db: sqlite3.Connection, last_refresh: dict[str, float]) -> IndexState:
+def _build_state(db: sqlite3.Connection, last_refresh: Mapping[str, Any]) -> IndexState:
     files, chunks, symbols = db.execute(
         "SELECT count(*), total(chunks), total(symbols) FROM files WHERE language != ?", (NOT_TEXT,)
     ).fetchone()
-    return IndexState(
+    state = IndexState(
         files=files,
-        indexed=int(last_refresh.get("indexed", 0)),
-        unchanged=int(last_refresh.get("unchanged", 0)),
-        removed=int(last_refresh.get("removed", 0)),
-        skipped=int(last_refresh.get("skipped", 0)),
-        size=int(last_refresh.get("size", 0)),
         chunks=int(chunks),
         symbols=int(symbols),
-        seconds=last_refresh.get("seconds", 0.0),
         is_complete=bool(get_state(db, "complete")),
     )
+    return replace(state, **last_refresh)

@@ -12,8 +12,14 @@ from tree_sitter import Node
 from dodona.tools.code.index.chunks import Chunker
 from dodona.tools.code.index.tokenize import raw_words
 from dodona.tools.code.parsing.extracted import CodeChunk, CodeSymbol, ExtractedFile, Import
-from dodona.tools.code.parsing.grammar import Captures, find_captures, row_of
-from dodona.tools.code.parsing.languages import LANGUAGES, TEXT, language_of
+from dodona.tools.code.parsing.grammar import (
+    LANGUAGES,
+    TEXT,
+    Captures,
+    find_captures,
+    language_of,
+    row_of,
+)
 from dodona.tools.code.parsing.spans import DefinedName, DefinitionSpan, iter_named_spans, spans_of
 
 __all__ = [

@@ -28,8 +28,8 @@ from dodona.tools.rebuildable_db import (
     snapshot,
     transaction,
 )
-from dodona.tools.vault.index import index_rows, vocabulary
-from dodona.tools.vault.index.searcher import SectionSearcher
+from dodona.tools.vault.index import index_rows
+from dodona.tools.vault.index.searcher import SectionSearcher, add_new_terms
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
 
 # `names` of a note are its title and aliases, `labels` its tags and the parts of its path. `terms`
@@ -61,7 +61,7 @@ CREATE TABLE state (last_section INT, last_learnt INT, sections INT);
 INSERT INTO state VALUES (0, 0, 0);
 """
 
-KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=3)  # "DODN"
+KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=3, label="vault index")
 
 
 MAX_NOTES: Final = 200_000
@@ -95,23 +95,31 @@ class VaultIndex:
         # The file that has been fully refreshed.
         self._refreshed_identity: FileIdentity | None = None
 
-    def refresh(self, progress: Progress | None = None) -> None:
+    def refresh(
+        self, progress: Progress = lambda done, total: None, *, stop: threading.Event | None = None
+    ) -> None:
         """Index changed notes and delete removed ones; a renamed note is both.
 
-        `progress` gets the number of changed notes that are done, and their total. If it raises,
-        the refresh stops and keeps the work done so far.
+        `progress` gets the number of changed notes that are done, and their total. If it raises or
+        `stop` is set, the refresh stops with an error and keeps the work done so far.
         """
-        self._with_connection(lambda db: self._catch_up(db, progress))
+
+        def report(done: int, total: int) -> None:
+            if stop is not None and stop.is_set():
+                raise ToolFailed("the vault is closed.")
+            progress(done, total)
+
+        self._file.run_safely(lambda db: self._catch_up(db, report))
 
     def update(self, paths: Iterable[str], stop: threading.Event | None = None) -> None:
         """Index these notes and the notes in these folders again; setting `stop` ends it early."""
         requested = list(paths)
-        changed = self._with_connection(lambda db: self._find_changes(db, requested))
+        changed = self._file.run_safely(lambda db: self._find_changes(db, requested))
         for at in range(0, len(changed), UPDATE_BATCH_SIZE):
             if stop is not None and stop.is_set():
                 return
             batch = changed[at : at + UPDATE_BATCH_SIZE]
-            self._with_connection(lambda db, batch=batch: self._update_batch(db, batch))
+            self._file.run_safely(lambda db, batch=batch: self._update_batch(db, batch))
 
     def search(self, query: str, limit: int) -> list[NoteHit]:
         """Return the best sections for a query, with scores from 0 to 1."""
@@ -148,9 +156,7 @@ class VaultIndex:
         return self._query_fresh(lambda db: index_rows.find_backlinks(db, path))
 
     def notes_linking_to(self, path: str) -> list[str]:
-        """Return the notes with a link to a note, whatever time it takes to index changes."""
-        if self.follower is not None and not self.follower.catch_up():
-            self.refresh()
+        """Return the notes with a link to a note."""
         return self._query_fresh(lambda db: index_rows.notes_linking_to(db, path))
 
     @property
@@ -185,20 +191,13 @@ class VaultIndex:
             with snapshot(db):
                 return work(db)
 
-        return self._with_connection(run_on_fresh)
+        return self._file.run_safely(run_on_fresh)
 
-    def _with_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._file.run(work)
-        except sqlite3.Error as error:
-            _log.error("the vault index cannot be used: %s", error)
-            raise ToolFailed(
-                "the vault index is unavailable at the moment.", hint="Try again later."
-            ) from error
-
-    def _catch_up(self, db: sqlite3.Connection, progress: Progress | None = None) -> None:
+    def _catch_up(
+        self, db: sqlite3.Connection, progress: Progress = lambda done, total: None
+    ) -> None:
         with self._write_lock:
-            self._refresh(db, progress or _ignore_progress)
+            self._refresh(db, progress)
             self._refreshed_identity = self._file.identity()
 
     def _refresh(self, db: sqlite3.Connection, progress: Progress) -> None:
@@ -262,7 +261,7 @@ class VaultIndex:
                 previous.result()
                 progress(done)
         with transaction(db):
-            vocabulary.add_new_terms(db)
+            add_new_terms(db)
 
     def _read_note(self, path: str) -> index_rows.ParsedNote | None:
         """Return a note as it is now; None if it is gone, a link, or unreadable."""
@@ -321,7 +320,3 @@ def _batches(paths: Sequence[str], stamps: Mapping[str, NoteStamp]) -> Iterator[
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _ignore_progress(done: int, total: int) -> None:
-    """Discard progress reports."""
