@@ -6,15 +6,16 @@ import asyncio
 import os
 import sqlite3
 import stat
+import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
 
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
 from dodona.app.projects import vaults
@@ -215,6 +216,39 @@ async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Pa
     async with up():
         (index,) = await asyncio.to_thread(lambda: [*(tmp_path / "home" / "indexes").glob("*.db")])
         assert await asyncio.to_thread(known, index) == ["ash.md", "elm.md"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+async def test_commits_wake_no_watcher(tmp_path: Path) -> None:
+    """Config, rules, vault and database in one folder: only the vault is watched by the system."""
+    home = tmp_path / "home"
+    environment = {"DODONA_HOME": str(home), "DODONA_AGENT__PROVIDER": "extractive"}
+
+    def load() -> Config:
+        return load_config(environment, None)
+
+    redactor = Redactor()
+    config = await asyncio.to_thread(load)
+    credentials = Credentials(config, environment, redactor)
+    async with open_runtime(
+        config, credentials, redactor, serve=True, reload_config=load
+    ) as runtime:
+        vault = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
+        assert isinstance(vault, Vault)
+        await arrived(vault)
+        watched = await asyncio.to_thread(watched_folders)
+        assert (home / "vault").stat().st_ino in watched
+        assert not {home.stat().st_ino, (home / "indexes").stat().st_ino} & watched
+
+
+def watched_folders() -> set[int]:
+    """The inode numbers of the folders that the system watches for this process."""
+    found: set[int] = set()
+    for info in Path("/proc/self/fdinfo").iterdir():
+        with suppress(OSError):
+            lines = info.read_text().splitlines()
+            found |= {int(line.split()[2][4:], 16) for line in lines if line.startswith("inotify")}
+    return found
 
 
 def known(index: Path) -> list[str]:
