@@ -50,7 +50,8 @@ class IndexFollower:
         self._waiting: set[PurePath] = set()
         self._waiting_since = 0.0  # when the first of them was reported; 0 for none
         self._updating_since = 0.0  # the same for the changes that are being indexed
-        self._is_scanned = False  # the folders are watched, and were scanned after that began
+        self._is_watching = False
+        self._is_scanned = False  # all files were indexed since the watch began
         self._is_watch_lost = False
         self._reported_count = 0
         self._indexed_count = 0
@@ -59,6 +60,11 @@ class IndexFollower:
         name = f"dodona-follow-{label}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the folders are watched; the first scan may still run."""
+        return self._is_watching
 
     @property
     def is_following(self) -> bool:
@@ -77,19 +83,28 @@ class IndexFollower:
         return self._is_scanned and since > 0.0 and monotonic() - since > CATCH_UP_SECONDS
 
     def catch_up(self) -> bool:
-        """Wait until the changes reported so far are indexed; return whether they are."""
+        """Wait until the changes reported so far are indexed; return whether they are.
+
+        Each change is waited for `CATCH_UP_SECONDS` after its report, so several readers in a row
+        do not wait longer.
+        """
         if self.is_up_to_date:
             return True
         with self._condition:
             reported = self._reported_count
+            since = self._updating_since or self._waiting_since or monotonic()
+
+            def is_current() -> bool:
+                return self._is_scanned and self._indexed_count >= reported
+
             self._reader_count += 1
             self._condition.notify_all()
             self._condition.wait_for(
-                lambda: self._indexed_count >= reported or not self._is_scanned,
-                CATCH_UP_SECONDS,
+                lambda: is_current() or not self._is_watching,
+                max(since + CATCH_UP_SECONDS - monotonic(), 0.0),
             )
             self._reader_count -= 1
-            return self._is_scanned and self._indexed_count >= reported
+            return is_current()
 
     def close(self) -> None:
         """Stop the thread and wait for it."""
@@ -116,10 +131,15 @@ class IndexFollower:
             self._is_watch_lost = False
         watch = self._watcher.watch_tree(self._roots, self._on_change, self._path_filter)
         try:
+            with self._condition:
+                self._is_watching = True
+                self._updating_since = monotonic()
             # The watch is active, so no change is missed.
             self._update(None, self._stop)
             with self._condition:
                 self._is_scanned = not self._stop.is_set()
+                self._updating_since = 0.0
+                self._condition.notify_all()
             while (changes := self._wait_for_changes()) is not None:
                 paths, reported = changes
                 started = monotonic()
@@ -127,7 +147,7 @@ class IndexFollower:
                 self._finish_update(reported, rest=monotonic() - started)
         finally:
             with self._condition:
-                self._is_scanned = False
+                self._is_watching = self._is_scanned = False
                 self._indexed_count = self._reported_count  # the next scan covers them
                 self._condition.notify_all()
             self._watcher.remove(watch)
@@ -160,7 +180,7 @@ class IndexFollower:
             self._reported_count += 1
             if paths is None:
                 self._is_watch_lost = True
-                self._is_scanned = False
+                self._is_watching = self._is_scanned = False
             else:
                 self._waiting |= paths
                 self._waiting_since = self._waiting_since or monotonic()

@@ -156,7 +156,7 @@ class IndexedCode:
     async def _wait_until_fresh(self) -> None:
         """Wait until changes are indexed, but only for a short time."""
         follower = self._follower
-        if follower is not None and follower.is_following:
+        if follower is not None and follower.is_watching:
             if not follower.is_up_to_date:
                 await _indexing_workers().submit(follower.catch_up)
             return

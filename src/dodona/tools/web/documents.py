@@ -75,6 +75,8 @@ def _unreadable_kind(media_type: str, response: FetchResponse) -> str:
     return "not text" if b"\0" in body[:_SNIFF_BYTES] and not is_wide else ""
 
 
+# -- decoding --------------------------------------------------------------------------------------
+
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),

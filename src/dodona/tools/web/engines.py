@@ -87,6 +87,8 @@ def normalize_hits(hits: Iterator[Hit], limit: int) -> list[Hit]:
     return list(by_url.values())
 
 
+# -- the engines -----------------------------------------------------------------------------------
+
 BRAVE_ENDPOINT: Final = "https://api.search.brave.com/res/v1/web/search"
 MAX_BRAVE_CHARS: Final = 400
 MAX_BRAVE_WORDS: Final = 50

@@ -107,6 +107,8 @@ def _build_outcome(response: FetchResponse, page: PageContent, max_chars: int) -
     return ToolOutput("\n".join(parts), (source,))
 
 
+# -- allowed URLs ----------------------------------------------------------------------------------
+
 _REASON = (
     "after text from the web has entered this conversation, only URLs that the user typed or "
     "a search returned can be fetched"

@@ -126,6 +126,8 @@ class PolitenessPolicy:
         return await asyncio.to_thread(parse_robots, response.body.decode("utf-8", "replace"))
 
 
+# -- robots.txt ------------------------------------------------------------------------------------
+
 PRODUCT_TOKEN: Final = "dodona"  # our user agent name in robots.txt
 MAX_BYTES: Final = 500 * 1024  # the part of the file that RFC 9309 requires us to read
 MAX_RULES: Final = 5_000

@@ -136,6 +136,8 @@ def _printable(path: str) -> str:
     return _INVALID_CHARACTERS.sub("�", path[:80])
 
 
+# -- opening files ---------------------------------------------------------------------------------
+
 SNIFF_BYTES: Final = 8_192  # a NUL byte within these marks a binary file
 
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -207,6 +209,8 @@ def text_of(data: bytes) -> str:
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
+
+# -- walking ---------------------------------------------------------------------------------------
 
 MAX_FILES: Final = 500_000
 

@@ -163,6 +163,8 @@ def containers_by_line(
     return containers
 
 
+# -- references ------------------------------------------------------------------------------------
+
 MAX_FILES: Final = 5_000
 MAX_SEARCH_SECONDS: Final = 15.0  # less than the timeout of the tool
 MAX_LINE_CHARS: Final = 200

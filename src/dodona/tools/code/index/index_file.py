@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, cast
 
 from dodona.tools.code.files.folders import SourceStamp
 from dodona.tools.code.index.tokenize import words_of
-from dodona.tools.code.parsing.extraction import CodeChunk, ExtractedFile
+from dodona.tools.code.parsing.extracted import CodeChunk, ExtractedFile
 from dodona.tools.rebuildable_db import IS_BELOW_PATH, DatabaseFormat, path_bounds
 
 MAX_SIGNATURE_CHARS: Final = 300

@@ -180,6 +180,8 @@ def _fit_lines(lines: list[str], max_chars: int) -> str:
     return "\n".join(fitting)
 
 
+# -- the graph -------------------------------------------------------------------------------------
+
 MAX_FILES: Final = 20_000
 MAX_DEFINERS: Final = 5  # a name defined in more files connects nothing
 MAX_EDGES: Final = 24  # per file, strongest first

@@ -259,6 +259,8 @@ def _build_hits(db: sqlite3.Connection, rows: Iterable[_ScoredChunk]) -> list[Co
     return hits
 
 
+# -- queries ---------------------------------------------------------------------------------------
+
 MAX_QUERY_CHARS: Final = 1_000
 MAX_WORDS: Final = 16
 MIN_STEM_LENGTH: Final = 4

@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from dodona.tools.code.index.chunks import Chunker
 from dodona.tools.code.index.tokenize import raw_words
-from dodona.tools.code.parsing.extracted import CodeChunk, CodeSymbol, ExtractedFile, Import
+from dodona.tools.code.parsing.extracted import CodeSymbol, ExtractedFile, Import
 from dodona.tools.code.parsing.grammar import (
     LANGUAGES,
     TEXT,
@@ -21,16 +21,6 @@ from dodona.tools.code.parsing.grammar import (
     row_of,
 )
 from dodona.tools.code.parsing.spans import DefinedName, DefinitionSpan, iter_named_spans, spans_of
-
-__all__ = [
-    "CodeChunk",
-    "CodeSymbol",
-    "ExtractedFile",
-    "Import",
-    "extract",
-    "language_of",
-    "to_utf8",
-]
 
 LANGUAGE_SNIFF_BYTES: Final = 4_096  # enough to detect a language
 MAX_SIGNATURE_CHARS: Final = 200
@@ -131,6 +121,8 @@ def _line_end(data: bytes, start: int) -> int:
     end = data.find(b"\n", start)
     return len(data) if end < 0 else end
 
+
+# -- imports ---------------------------------------------------------------------------------------
 
 MAX_NAMES: Final = 500  # per import
 

@@ -126,6 +126,8 @@ def _read_query(name: str) -> str:
     return (files("dodona.tools.code") / "queries" / f"{name}.scm").read_text("utf-8")
 
 
+# -- languages -------------------------------------------------------------------------------------
+
 TEXT: Final = "text"  # the language of all other files
 
 

@@ -179,6 +179,9 @@ def _link_rows(text: str) -> Iterable[tuple[int, str, str]]:
         yield link.line, " ".join(line.split()), link.target
 
 
+# -- backlinks -------------------------------------------------------------------------------------
+
+
 class _LinkRow(NamedTuple):
     path: str
     title: str

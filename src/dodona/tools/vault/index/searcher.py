@@ -247,6 +247,8 @@ def _spread(sections: Iterable[_ScoredSection]) -> Iterator[_ScoredSection]:
     yield from deferred
 
 
+# -- queries ---------------------------------------------------------------------------------------
+
 MAX_QUERY_CHARS: Final = 1_000
 MAX_TERMS: Final = 24
 MIN_PART_CHARS: Final = 3  # minimum length for prefix and substring search
@@ -310,6 +312,8 @@ def in_names_and_labels(expression: str) -> str:
     """Restrict an expression to names and labels."""
     return f"{{names labels}} : ({expression})"
 
+
+# -- vocabulary ------------------------------------------------------------------------------------
 
 FULL_SCAN_THRESHOLD: Final = 3_000  # with more new sections, a scan of all words is faster
 MAX_CANDIDATES: Final = 500
