@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from time import monotonic
 from typing import Final, TypeAlias
 
-from dodona.concurrency.file_watcher import FileWatcher, PathFilter
+from dodona.concurrency.file_watcher import FileWatcher, PathFilter, TreeWatch
 from dodona.core.errors import DodonaError
 
 RETRY_SECONDS: Final = 30.0
@@ -50,7 +50,7 @@ class IndexFollower:
         self._waiting: set[PurePath] = set()
         self._waiting_since = 0.0  # when the first of them was reported; 0 for none
         self._updating_since = 0.0  # the same for the changes that are being indexed
-        self._is_watching = False
+        self._is_active = True  # not between a failure and the next attempt
         self._is_scanned = False  # all files were indexed since the watch began
         self._is_watch_lost = False
         self._reported_count = 0
@@ -62,9 +62,9 @@ class IndexFollower:
         self._thread.start()
 
     @property
-    def is_watching(self) -> bool:
-        """Whether the folders are watched; the first scan may still run."""
-        return self._is_watching
+    def is_active(self) -> bool:
+        """Whether the folders are followed, or are being watched and scanned for the first time."""
+        return self._is_active
 
     @property
     def is_following(self) -> bool:
@@ -100,7 +100,7 @@ class IndexFollower:
             self._reader_count += 1
             self._condition.notify_all()
             self._condition.wait_for(
-                lambda: is_current() or not self._is_watching,
+                lambda: is_current() or not self._is_active,
                 max(since + CATCH_UP_SECONDS - monotonic(), 0.0),
             )
             self._reader_count -= 1
@@ -127,13 +127,11 @@ class IndexFollower:
         """Scan everything, then index changes, until stopped or changes were missed."""
         with self._condition:
             self._waiting.clear()
-            self._waiting_since = self._updating_since = 0.0
-            self._is_watch_lost = False
-        watch = self._watcher.watch_tree(self._roots, self._on_change, self._path_filter)
+            self._waiting_since, self._updating_since = 0.0, monotonic()
+            self._is_watch_lost, self._is_active = False, True
+        watch: TreeWatch | None = None
         try:
-            with self._condition:
-                self._is_watching = True
-                self._updating_since = monotonic()
+            watch = self._watcher.watch_tree(self._roots, self._on_change, self._path_filter)
             # The watch is active, so no change is missed.
             self._update(None, self._stop)
             with self._condition:
@@ -147,10 +145,11 @@ class IndexFollower:
                 self._finish_update(reported, rest=monotonic() - started)
         finally:
             with self._condition:
-                self._is_watching = self._is_scanned = False
+                self._is_active = self._is_scanned = False
                 self._indexed_count = self._reported_count  # the next scan covers them
                 self._condition.notify_all()
-            self._watcher.remove(watch)
+            if watch is not None:
+                self._watcher.remove(watch)
 
     def _wait_for_changes(self) -> tuple[list[PurePath], int] | None:
         """Return the changed paths and the number of reports so far; None to end the watch."""
@@ -180,7 +179,7 @@ class IndexFollower:
             self._reported_count += 1
             if paths is None:
                 self._is_watch_lost = True
-                self._is_watching = self._is_scanned = False
+                self._is_scanned = False
             else:
                 self._waiting |= paths
                 self._waiting_since = self._waiting_since or monotonic()

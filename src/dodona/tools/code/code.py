@@ -156,9 +156,9 @@ class IndexedCode:
     async def _wait_until_fresh(self) -> None:
         """Wait until changes are indexed, but only for a short time."""
         follower = self._follower
-        if follower is not None and follower.is_watching:
-            if not follower.is_up_to_date:
-                await _indexing_workers().submit(follower.catch_up)
+        if follower is not None and not follower.is_up_to_date:
+            await _indexing_workers().submit(follower.catch_up)
+        if follower is not None and follower.is_active:
             return
         now = monotonic()
         if self._pending_refresh is None and now > self._fresh_until:
