@@ -8,14 +8,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dodona.agent.question import OracleAnswer, Question, context_id
+from msgspec import UNSET
+
+from dodona.agent.question import Question, context_id
 from dodona.agent.requests.submit import ChannelMessage, MessageReceipt
-from dodona.agent.turn_control.settings import ModelSettings
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
+from dodona.agent.views.exchanges import OracleAnswer
+from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
+from dodona.agent.views.runs import RunDocument
 from dodona.core.chunks import ChunkBody, StreamChunk, content, done, error
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import Cancelled, DodonaError, NotFound
+from dodona.core.json_document import Timestamp
 from dodona.notify import Bus
 
 LONG = 30.0  # seconds that a loaded machine may take for what is immediate
@@ -137,9 +143,9 @@ class PlainOracle:
         texts = [c.body["content"] for c in run.chunks if c.body["type"] == "content"]
         return OracleAnswer(
             answer="".join(texts),
-            sources=(),
-            citations=(),
-            tool_calls=(),
+            sources=[],
+            citations=[],
+            tool_calls=[],
             tokens_used=7,
             model_used="plain",
             context_id=context_id(run_id),
@@ -176,12 +182,31 @@ class PlainRuns:
     oracle: PlainOracle
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
-    async def list(self, user_id: str, **wanted: Any) -> list[dict[str, Any]]:
+    async def list(self, user_id: str, **wanted: Any) -> list[RunDocument]:
         self.asked.append({"user_id": user_id, **wanted})
         found = sorted(self.oracle.runs, reverse=True)
         before = wanted.get("before")
         older = [each for each in found if before is None or each < before]
-        return [{"id": each, "session_key": None} for each in older[: wanted["limit"]]]
+        return [self._document(each) for each in older[: wanted["limit"]]]
+
+    def _document(self, run_id: int) -> RunDocument:
+        run = self.oracle.runs[run_id]
+        return RunDocument(
+            id=run_id,
+            project_id=run.question.project_id,
+            context_id=context_id(run_id),
+            status=run.status,
+            session_key=None,
+            origin="user",
+            attempt=1,
+            question=run.question.question,
+            tokens=7,
+            error=None,
+            created_at=Timestamp(1),
+            started_at=None,
+            ended_at=None,
+            duration_ms=None,
+        )
 
     async def open_count(self, _user_id: str) -> int:
         return sum(not run.has_ended for run in self.oracle.runs.values())
@@ -210,36 +235,46 @@ class PlainPreferences:
     def __init__(self) -> None:
         self.kept = ModelSettings()
 
-    async def get(self, _user_id: str) -> dict[str, Any]:
-        return self.kept.as_dict()
+    async def get(self, _user_id: str) -> ModelSettings:
+        return self.kept
 
-    async def change(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.kept = self.kept.with_changes(values)
-        return self.kept.as_dict()
+    async def change(self, _user_id: str, change: SettingsChange) -> ModelSettings:
+        self.kept = ModelSettings(**self.kept.as_dict() | changed_values(change))
+        return self.kept
+
+    async def replace(self, _user_id: str, change: SettingsChange) -> ModelSettings:
+        self.kept = ModelSettings(**changed_values(change))
+        return self.kept
 
 
 class PlainProjects:
     def __init__(self) -> None:
-        self.kept: dict[str, dict[str, Any]] = {"default": {"id": "default"}}
+        self.kept: dict[str, ProjectDocument] = {"default": _project("default")}
 
-    async def list(self, _user_id: str) -> list[dict[str, Any]]:
+    async def list(self, _user_id: str) -> list[ProjectDocument]:
         return list(self.kept.values())
 
-    async def get(self, _user_id: str, project_id: str) -> dict[str, Any]:
+    async def get(self, _user_id: str, project_id: str) -> ProjectDocument:
         if project_id not in self.kept:
             raise NotFound(f"there is no project {project_id!r}.")
         return self.kept[project_id]
 
-    async def create(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.kept[values["id"]] = dict(values)
-        return self.kept[values["id"]]
+    async def create(self, _user_id: str, project: NewProject) -> ProjectDocument:
+        self.kept[project.id] = _project(project.id)
+        return await self.change(_user_id, project.id, project)
 
-    async def change(
-        self, user_id: str, project_id: str, values: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    async def change(self, user_id: str, project_id: str, change: ProjectChange) -> ProjectDocument:
         found = await self.get(user_id, project_id)
-        found.update(values)
+        for name in ("vault_path", "code_paths", "settings"):
+            if (value := getattr(change, name)) is not UNSET:
+                setattr(found, name, value)
         return found
+
+
+def _project(name: str) -> ProjectDocument:
+    return ProjectDocument(
+        id=name, vault_path=None, code_paths=(), settings={}, created_at=Timestamp(1)
+    )
 
 
 class PlainApprovals:

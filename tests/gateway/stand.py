@@ -11,7 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
+from dodona.gateway.app import make_app
+from dodona.gateway.server import open_listener, serve
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dodona import store as ledger
 from dodona.core.domain.budgets import NANOS_PER_USD, CallPlan, ModelUsage, Reservation, TokenRecord
 from dodona.core.domain.conversations.conversation import (
     Claim,
@@ -21,9 +20,9 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models import Price, Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Price, Prices
 from dodona.store import RunJournal, Store
+from tests.stored import budgets_of, records_of
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 # A dollar, two and ten for a thousand tokens.
@@ -38,7 +37,7 @@ DAILY = Ceilings(daily=Ceiling(tokens=1000, usd=Decimal(1)))
 
 
 def meter(ceilings: Ceilings = DAILY) -> Meter:
-    return Meter(ceilings, prices=PRICES, ledger=ledger)
+    return Meter(ceilings, prices=PRICES)
 
 
 class Drive:
@@ -70,7 +69,7 @@ class Drive:
         return await self.journal.commit(given.settle(hold, self.plan, used))
 
     async def records(self) -> list[TokenRecord]:
-        return await self.store.records.list_for_user("ada")
+        return await records_of(self.store, "ada")
 
 
 async def driven(store: Store) -> Drive:
@@ -83,9 +82,7 @@ async def driven(store: Store) -> Drive:
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
     """What each budget has used and holds."""
-    return {
-        f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await store.budgets.list_all()
-    }
+    return {f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await budgets_of(store)}
 
 
 def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> ModelUsage:

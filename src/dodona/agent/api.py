@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.conversation.prompts import PromptLoader
@@ -34,8 +33,8 @@ from dodona.agent.views import (
 from dodona.core.domain.conversations.conversation import RunInputs
 from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.domain.knowledge.notes import NotesLoader
-from dodona.core.domain.knowledge.threads import ThreadLogs
-from dodona.core.events import Event
+from dodona.notify import Bus
+from dodona.store.projects.threads import Threads
 from dodona.trees import Watchdog, load
 
 _PACKAGE_DIR = Path(__file__).parent
@@ -45,14 +44,6 @@ PROMPTS_DIR: Final = _PACKAGE_DIR / "prompts"
 
 # Longer than the time to a model's first token, and longer than any tool call.
 WATCHDOG_TIMEOUT_SECONDS: Final = 300.0
-
-
-class Events(Protocol):
-    """A stream of events, filtered by type and by user."""
-
-    def subscribe(
-        self, *, types: tuple[str, ...] = ("*",), user_id: str | None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +63,19 @@ class AgentApi:
     projects: ProjectViews
     notes: NotesLoader
     code: CodeLoader
-    threads: ThreadLogs
+    threads: Threads
     notices: NoticeViews
     rules: RuleViews
     approvals: ApprovalViews
     spending: SpendingViews
-    events: Events
+    events: Bus
     engine: LocalEngine
 
 
 def build_agent_api(
     deps: RunDeps,
     *,
-    events: Events,
+    events: Bus,
     get_tree: GetTree,
     prompt_folder: Callable[[RunInputs], Path | None],
     is_server: bool,

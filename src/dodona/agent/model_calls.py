@@ -15,10 +15,8 @@ from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
     CallPlan,
-    Meter,
     ModelUsage,
     Reservation,
-    StoreOperation,
     has_no_usage,
 )
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
@@ -32,7 +30,9 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
+from dodona.metering import Meter
 from dodona.store.accounts.audit import AuditLog
+from dodona.store.db.database import StoreOperation
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
 

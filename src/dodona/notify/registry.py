@@ -14,7 +14,6 @@ from typing import Any, Final
 from dodona.concurrency.file_watcher import FileWatcher, list_files
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation
 from dodona.notify.formats import toon_encoder
-from dodona.notify.inbox import Inbox
 from dodona.notify.subscriber import Subscriber, read_subscriber
 
 BUILTIN_SUBSCRIBERS: Final = Path(__file__).parent / "subscribers"
@@ -62,7 +61,7 @@ class SubscriberRegistry:
     ) -> None:
         self._folders = (builtin, *folders)
         self._skipped_folders = skipped_folders
-        self._clock = clock
+        self.clock = clock  # Unix time in seconds, for inboxes
         self._current = _SubscriberSet({}, ())
 
     def load(self) -> None:
@@ -96,13 +95,6 @@ class SubscriberRegistry:
         reload = partial(asyncio.to_thread, self.reload)
         async with watcher.watch_files(lambda: self._folders, reload):
             yield self
-
-    def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """Create an inbox with these subscribers disabled or enabled; core ones stay on.
-
-        The collections are not copied: later changes affect the inbox.
-        """
-        return Inbox(self, disabled=disabled, enabled=enabled, clock=self._clock)
 
     def list(self) -> Sequence[Mapping[str, Any]]:
         """List the subscribers with id, name, description, events, core, enabled and file."""

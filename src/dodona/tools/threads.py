@@ -25,7 +25,6 @@ from dodona.core.domain.knowledge.threads import (
     MAX_TITLE_CHARS,
     NewEntry,
     ThreadEntry,
-    ThreadLogs,
     ThreadPage,
     ThreadSummary,
 )
@@ -38,6 +37,7 @@ from dodona.core.ports.tools import (
     ToolContext,
     ToolOutput,
 )
+from dodona.store.projects.threads import Threads
 from dodona.tools.presentation import MAX_EXCERPT_CHARS, format_block, integer, string, tool_spec
 from dodona.tools.registry import DEFAULT_TIMEOUT_SECONDS, ToolRegistry
 
@@ -100,7 +100,7 @@ SEARCH: Final = tool_spec(
 )
 
 
-async def _list(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+async def _list(logs: Threads, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     summaries = await logs.list(context.user_id, context.project_id, limit=arguments["limit"])
     return ToolOutput(
         "\n".join(map(_format_thread, summaries)) or "There are no threads yet.",
@@ -112,7 +112,7 @@ async def _list(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolCon
     )
 
 
-async def _push(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+async def _push(logs: Threads, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     title = arguments.get("title", "")
     entry = await logs.push(
         NewEntry(
@@ -132,7 +132,7 @@ async def _push(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolCon
     )
 
 
-async def _read(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+async def _read(logs: Threads, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     after, limit = arguments["after"], arguments["limit"]
     page = await logs.read(
         context.user_id, context.project_id, arguments["thread_id"], after=after, limit=limit
@@ -150,17 +150,15 @@ async def _read(logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolCon
     )
 
 
-async def _search(
-    logs: ThreadLogs, arguments: Mapping[str, Any], context: ToolContext
-) -> ToolOutput:
+async def _search(logs: Threads, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     query, limit = arguments["query"], arguments["limit"]
     hits = await logs.search(context.user_id, context.project_id, query, limit=limit)
-    excerpts = [build_excerpt(hit.entry.content, query) for hit in hits]
+    excerpts = [build_excerpt(hit.content, query) for hit in hits]
     pairs = list(zip(hits, excerpts, strict=True))
-    blocks = [_format_entry(hit.entry, hit.title, text) for hit, text in pairs]
+    blocks = [_format_entry(hit, hit.title, text) for hit, text in pairs]
     return ToolOutput(
         "\n\n".join(blocks) or "Nothing found.",
-        tuple(_build_source(hit.entry, hit.title, text) for hit, text in pairs),
+        tuple(_build_source(hit, hit.title, text) for hit, text in pairs),
         scores=tuple(hit.score for hit in hits),
     )
 
@@ -228,7 +226,7 @@ def _format_extent(page: ThreadPage, shown: list[ThreadEntry], *, after: int, li
     return f"[{part}. {rest}.]"
 
 
-_Answer: TypeAlias = Callable[[ThreadLogs, Mapping[str, Any], ToolContext], Awaitable[ToolOutput]]
+_Answer: TypeAlias = Callable[[Threads, Mapping[str, Any], ToolContext], Awaitable[ToolOutput]]
 
 TOOLS: Final[Sequence[tuple[ToolSpec, _Answer, Effect, float]]] = (
     (LIST, _list, Effect.NONE, DEFAULT_TIMEOUT_SECONDS),
@@ -238,7 +236,7 @@ TOOLS: Final[Sequence[tuple[ToolSpec, _Answer, Effect, float]]] = (
 )
 
 
-def add_thread_tools(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add_thread_tools(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_list, thread_push, thread_read and thread_seek."""
     for spec, answer, effect, timeout in TOOLS:
         registry.tool(spec, category=ToolCategory.THREAD, effect=effect, timeout_seconds=timeout)(

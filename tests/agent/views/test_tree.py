@@ -13,6 +13,7 @@ from dodona.core.domain.conversations.conversation import CachedWindow, NewMessa
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.store import Store
+from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import answered, asked, end
 
 MINE = ("ada", "default")
@@ -21,7 +22,7 @@ SAID = NewMessage("assistant", "So be it.", 10)
 
 @pytest.fixture
 def tree(storage: Store) -> TreeViews:
-    return TreeViews(storage)
+    return AsJson(TreeViews(storage))
 
 
 async def talked(storage: Store, count: int = 3) -> list[str]:
@@ -34,7 +35,7 @@ async def head(tree: TreeViews) -> str | None:
 
 
 async def exchanges(storage: Store) -> list[dict[str, Any]]:
-    return (await ContextViews(storage).show(*MINE))["recent_exchanges"]
+    return (await AsJson(ContextViews(storage)).show(*MINE))["recent_exchanges"]
 
 
 # -- shown -----------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ async def test_a_run_that_has_not_ended_is_not_checked_out(storage: Store, tree:
 async def test_a_closed_context_is_shown_and_no_more(storage: Store, tree: TreeViews) -> None:
     """The next question is asked in another conversation, whatever was checked out here."""
     first, _ = await talked(storage, 2)
-    await ContextViews(storage).close(*MINE)
+    await AsJson(ContextViews(storage)).close(*MINE)
     assert (await tree.show(*MINE))["status"] == "closed"
     for call in (tree.checkout(*MINE, first), tree.branch(*MINE, name=first)):
         with pytest.raises(BadRequest) as closed:
@@ -290,7 +291,7 @@ async def test_a_message_that_is_not_in_the_conversation(storage: Store, tree: T
     """Another's, an older conversation's, or what is no id at all."""
     theirs = await answered(storage, "theirs", user="ben")
     old = await answered(storage, "old")
-    await ContextViews(storage).close(*MINE)
+    await AsJson(ContextViews(storage)).close(*MINE)
     await talked(storage, 1)
     ids = [
         str((await storage.runs.messages(user, run))[0].id)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
+
 from dodona.agent.conversation.exchange import to_model_messages
-from dodona.agent.conversation.provenance import Provenance
+from dodona.agent.conversation.provenance import NO_PROVENANCE, Provenance
 from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE, digest_messages
 from dodona.core.domain.conversations.conversation import (
@@ -38,7 +40,7 @@ class History:
     tokens: int = 0
     runs: int = 0
     digest: bytes = b""
-    provenance: Provenance = field(default_factory=Provenance)
+    provenance: Provenance = NO_PROVENANCE
 
     @property
     def untrusted(self) -> frozenset[Origin]:
@@ -133,6 +135,7 @@ def conversation_key(inputs: RunInputs) -> ConversationKey:
 def _merge_provenance(messages: Iterable[StoredMessage]) -> Provenance:
     provenance = Provenance()
     for message in messages:
-        if message.metadata:
-            provenance = provenance.merged_with(Provenance.from_metadata(message.metadata))
+        record = (message.metadata or {}).get("provenance")
+        if record:
+            provenance = provenance.merged_with(msgspec.convert(record, Provenance))
     return provenance

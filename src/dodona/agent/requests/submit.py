@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.conversation.history import HistoryCache
-from dodona.agent.question import MAX_QUESTION_CHARS, OracleAnswer, Question
+from dodona.agent.question import MAX_QUESTION_CHARS, Question
 from dodona.agent.run.engine import LocalEngine
 from dodona.agent.run.replay import load_answer, load_stored_run
 from dodona.agent.run_context.deps import RunDeps
+from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.conversation import NewMessage, RunRequest, RunStatus
@@ -53,7 +54,7 @@ class Oracle:
                     role="user",
                     content=question.question,
                     token_count=tokens,
-                    metadata={"wishes": options} if options else None,
+                    metadata={"options": options} if options else None,
                 ),
                 parent_id=question.parent_run_id,
                 new_conversation=question.new,
@@ -164,7 +165,7 @@ class MessageSubmitter:
         key = session_key(agent.id, message.channel, message.account, message.peer)
         content = _validate_content(message)
         tokens = max(1, self._deps.token_counter.count(content, message.options.get("model") or ""))
-        metadata = {"wishes": dict(message.options)} if message.options else None
+        metadata = {"options": dict(message.options)} if message.options else None
         receipt = await self._engine.submit(
             RunRequest(
                 user_id=user_id,

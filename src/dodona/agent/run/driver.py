@@ -12,7 +12,8 @@ from typing import Any
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run.compressor import Compressor, PostRunTask
-from dodona.agent.run.finish import CancelDeferringJournal, dump_chunks, finish_run
+from dodona.agent.run.finish import dump_chunks, finish_run
+from dodona.agent.run.globals import RunGlobals
 from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run.result import CANCELLED, RunResult, failed_result, result_of
 from dodona.agent.run_context.chunk_feed import ChunkFeed
@@ -32,7 +33,6 @@ from dodona.core.domain.conversations.conversation import (
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import RunFenced, StoreError
 from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
-from dodona.core.ports.journal import Journal
 from dodona.core.ports.model import ChosenModel
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Options, Run, Watchdog
@@ -206,31 +206,35 @@ class Driver:
         )
 
     async def _run_tree(self, context: RunContext, on_started: OnStarted) -> RunResult:
-        claim = context.claim
-        canceller = CancelDeferringJournal(context.journal, cancel_requested=claim.cancel_requested)
-        journal = canceller if claim.is_resumed else context.journal
-        run = Run(
-            context.snapshot.tree,
-            _initial_blackboard(context),
-            self._tree_options(context, journal),
-        )
-        canceller.stop = partial(run.cancel, CANCELLED)
-        cancel = canceller.cancel if claim.is_resumed else canceller.stop
-        on_started(RunHandle(run, context.journal, cancel))
-        if claim.cancel_requested and not claim.is_resumed:
-            canceller.stop()
-        outcome = await run.execute()
-        return result_of(context, outcome)
+        cancel_requested = context.claim.cancel_requested
 
-    def _tree_options(self, context: RunContext, journal: Journal) -> Options:
-        return Options(
+        def cancel() -> None:
+            """Stop the run: now, or when the replay is complete."""
+            nonlocal cancel_requested
+            cancel_requested = True
+            if context.is_live:
+                run.cancel(CANCELLED)
+
+        def on_live() -> None:
+            context.mark_live()
+            if cancel_requested:
+                run.cancel(CANCELLED)
+
+        options = Options(
             host=context,
-            journal=journal,
+            journal=context.journal,
+            globals=RunGlobals(context, context.journal),
             emit=partial(emit_tree_event, context),
             output=context.feed.append,
             replay=_ignore_chunk,  # the feed already has them
+            on_live=on_live,
             watchdog=self._watchdog,
         )
+        run = Run(context.snapshot.tree, _initial_blackboard(context), options)
+        on_started(RunHandle(run, context.journal, cancel))
+        if cancel_requested:
+            cancel()
+        return result_of(context, await run.execute())
 
 
 def _publish_earlier_chunks(claim: Claim, journal: RunJournal, feed: ChunkFeed) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dodona.agent.conversation.history import History
@@ -16,7 +15,6 @@ from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import EndReceipt, NewMessage, RunEnd
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
 from dodona.core.messages import UserText
-from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.core.ports.model import FinishReason
 
 
@@ -148,37 +146,3 @@ def _finish_reason(context: RunContext, result: RunResult) -> chunks.DoneFinish:
     if result.exchange.is_partial or context.finish_reason == FinishReason.LENGTH.value:
         return "length"
     return "refusal" if context.finish_reason == FinishReason.REFUSAL.value else "stop"
-
-
-class CancelDeferringJournal:
-    """A journal that calls `stop` at the first step that is not replayed, if cancelled by then."""
-
-    def __init__(self, journal: Journal, *, cancel_requested: bool) -> None:
-        self._journal = journal
-        self._cancel_requested = cancel_requested
-        self._is_live = False
-        self.stop: Callable[[], None] = _noop
-
-    def cancel(self) -> None:
-        """Stop the run: now, or when the replay is complete."""
-        self._cancel_requested = True
-        if self._is_live:
-            self.stop()
-
-    def begin(self, start: StepStart) -> StepRecord | None:
-        record = self._journal.begin(start)
-        if not self._is_live and (record is None or record.outcome_unknown):
-            self._is_live = True
-            if self._cancel_requested:
-                self.stop()
-        return record
-
-    def finish(self, key: str, record: StepRecord) -> None:
-        self._journal.finish(key, record)
-
-    async def flush(self) -> None:
-        await self._journal.flush()
-
-
-def _noop() -> None:
-    """Placeholder until the run exists."""

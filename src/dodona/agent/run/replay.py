@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dodona.agent.question import OracleAnswer, context_id
-from dodona.agent.views.exchanges import tool_calls_json
+from msgspec import convert
+
+from dodona.agent.conversation.citations import Citation
+from dodona.agent.question import context_id
+from dodona.agent.views.exchanges import OracleAnswer, tool_calls_in
 from dodona.core import chunks
 from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
 from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
+from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 
 
@@ -84,9 +88,9 @@ async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer
     last: Mapping[str, Any] = metadata["last"][-1][1] if metadata.get("last") else {}
     return OracleAnswer(
         answer=answer.content,
-        sources=tuple(metadata.get("sources", ())),
-        citations=tuple(metadata.get("citations", ())),
-        tool_calls=tuple(tool_calls_json(metadata)),
+        sources=convert(metadata.get("sources", ()), list[SourceReference]),
+        citations=convert(metadata.get("citations", ()), list[Citation]),
+        tool_calls=tool_calls_in(metadata),
         tokens_used=last.get("tokens_used", 0),
         model_used=last.get("model_used", ""),
         context_id=context_id(run_id),

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from dodona.agent.conversation.exchange import Exchange, Turn
+import msgspec
+
+from dodona.agent.conversation.exchange import Exchange, NoticeRecord, Turn
 from dodona.agent.conversation.history import History
 from dodona.agent.conversation.transcript import Transcript
 from dodona.agent.run_context.chunk_feed import ChunkFeed
@@ -23,11 +25,11 @@ from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.domain.conversations.conversation import ClaimedRun, StoredMessage
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.domain.notices import Notice
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, Origin, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import SourceReference
+from dodona.notify import Inbox
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
 
@@ -117,11 +119,13 @@ class RunContext:
         self.history = history = background.history
         self.feed = feed
         self.role = role = snapshot.role
-        self.notifications = RunNotifications.create(
-            deps.subscribers, deps.rules, background.overrides
+        overrides = background.overrides
+        inbox = Inbox(
+            deps.subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers
         )
-        self.notifications.inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
-        self.notices: list[tuple[int, Notice]] = []  # to store, with the number of turns before
+        inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
+        self.notifications = RunNotifications(inbox, deps.rules, overrides)
+        self.notices: list[NoticeRecord] = []  # to store
         self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(
             (role.system_prompt,), tokens=role.prompt_tokens, digest=role.digest + history.digest
@@ -226,6 +230,10 @@ class RunContext:
         agent = self.role.name if self.is_subagent else self.agent_id
         return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
 
+    def mark_live(self) -> None:
+        """Record that the replay is over: from now on, events go to the bus."""
+        self.is_live = True
+
     def emit(self, event: Event) -> None:
         """Send an event to the bus, unless this is a replay."""
         if self.is_live:
@@ -236,29 +244,28 @@ class RunContext:
         record: dict[str, Any] = blackboard["state"]
         if self._cached_state is not None and self._cached_state[0] is record:
             return self._cached_state[1]
-        return AgentState.read(
-            record,
-            user_id=self.user_id,
-            project_id=self.project_id,
-            config=self.role.limits,
-        )
+        return self._build_state(record)
 
     @property
     def latest_state(self) -> AgentState:
         """The agent state that was saved last; the initial state before the first save."""
         if self._cached_state is not None:
             return self._cached_state[1]
-        return AgentState.read(
-            {}, user_id=self.user_id, project_id=self.project_id, config=self.role.limits
-        )
+        return self._build_state({})
+
+    def _build_state(self, record: Mapping[str, Any]) -> AgentState:
+        """Build the state from its stored form; an empty one is a run that starts now."""
+        ids = {"user_id": self.user_id, "project_id": self.project_id}
+        state = msgspec.convert({**record, **ids}, AgentState)
+        return msgspec.structs.replace(state, config=self.role.limits)
 
     def save_state(self, blackboard: Blackboard, state: AgentState) -> None:
         """Write the agent state to the blackboard."""
-        record = state.as_json()
+        record = state.stored()
         self._cached_state = (record, state)
         blackboard["state"] = record
 
 
 def request_options(question: StoredMessage) -> Mapping[str, Any]:
     """Return the options that are stored with a question."""
-    return (question.metadata or {}).get("wishes", {})
+    return (question.metadata or {}).get("options", {})

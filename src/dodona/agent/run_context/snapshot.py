@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from dodona.core.errors import NotFound, TreeError
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import ToolCategory
+from dodona.core.ttl_cache import TtlCache
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
 
@@ -116,7 +116,7 @@ class SubagentSnapshot:
             tree=self.tree,
             system_prompt=SystemText(text),
             tools=self.tools,
-            limits=replace(limits, max_iterations=self.max_turns),
+            limits=msgspec.structs.replace(limits, max_iterations=self.max_turns),
             model=self.model,
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(counter, text, self.tools, self.model),
@@ -168,7 +168,9 @@ class SnapshotBuilder:
         }
         self._cache: OrderedDict[Any, RunSnapshot] = OrderedDict()
         self._tools_cache: dict[Any, tuple[ToolSpec, ...]] = {}
-        self._prompts_cache: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
+        self._prompts_cache: TtlCache[Path | None, tuple[str, ...]] = TtlCache(
+            PROMPT_CACHE_SECONDS, max_size=CACHE_SIZE
+        )
         self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
     async def load_or_build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
@@ -187,7 +189,7 @@ class SnapshotBuilder:
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
-            model_settings = ModelSettings.read(settings)
+            model_settings = msgspec.convert(settings, ModelSettings)
             prompt, *subagent_prompts = prompts
             record = SnapshotRecord(
                 tree=_tree_source(tree),
@@ -247,14 +249,10 @@ class SnapshotBuilder:
 
         Files are read in a thread.
         """
-        now = monotonic()
-        cached = self._prompts_cache.get(folder)
-        if cached is not None and now - cached[0] < PROMPT_CACHE_SECONDS:
-            return cached[1]
-        texts = await asyncio.to_thread(self._read_prompts, folder)
-        if len(self._prompts_cache) >= CACHE_SIZE:
-            self._prompts_cache.clear()
-        self._prompts_cache[folder] = (now, texts)
+        texts = self._prompts_cache.get(folder)
+        if texts is None:
+            texts = await asyncio.to_thread(self._read_prompts, folder)
+            self._prompts_cache.put(folder, texts)
         return texts
 
     def _read_prompts(self, folder: Path | None) -> tuple[str, ...]:
@@ -292,7 +290,7 @@ class SnapshotBuilder:
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
-        settings = ModelSettings.read(record.settings)
+        settings = msgspec.convert(record.settings, ModelSettings)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             name=ORACLE_NAME,

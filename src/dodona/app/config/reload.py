@@ -14,10 +14,9 @@ from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
 from dodona.app.config.config import DEFAULT_FILE_NAME, Config
-from dodona.app.config.shape import dotted_key
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import ConfigError, DodonaError
-from dodona.documents import KeyPath, Section
+from dodona.documents import KeyPath, Section, dotted_key
 
 _log = logging.getLogger(__name__)
 

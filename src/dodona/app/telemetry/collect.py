@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import resource
 from collections.abc import Callable
-from pathlib import Path
 from time import time
 from typing import Any, Final
 
 from dodona import __version__
 from dodona.agent.run.engine import LocalEngine
 from dodona.app.models.selection import ModelChoice
-from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import StoreError
 from dodona.core.events import (
     RUN_BEGIN,
@@ -25,6 +21,7 @@ from dodona.core.events import (
     Event,
 )
 from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.state import BudgetStatus, GatewayStatus
 from dodona.notify.bus import Bus
 from dodona.store import Budget, Store
 from dodona.telemetry.metrics import OTHER_LABEL, Metrics
@@ -35,10 +32,6 @@ _TOOL_OUTCOMES: Final = {
     TOOL_CALL_TIMEOUT: "timeout",
 }
 STORE_TIMEOUT_SECONDS: Final = 2.0  # for the metrics that the store provides
-
-_FALLBACK_START_TIME: Final = round(time(), 2)  # approximate, for systems without /proc
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +45,15 @@ def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bo
     def on_event(event: Event) -> None:
         payload = event.payload
         if event.type == RUN_BEGIN:
-            metrics.runs_started.add(metrics.agent_label(payload["agent"]))
+            metrics.runs_started.labels(metrics.agent_label(payload["agent"])).inc()
         elif event.type == RUN_END:
-            metrics.runs_ended.add(metrics.agent_label(payload["agent"]), payload["status"])
+            agent = metrics.agent_label(payload["agent"])
+            metrics.runs_ended.labels(agent, payload["status"]).inc()
         else:
             # Models invent tool names, which must not become labels.
             tool = payload["tool"] if is_tool(payload["tool"]) else OTHER_LABEL
-            metrics.tool_calls.add(tool, _TOOL_OUTCOMES[event.type])
-            metrics.tool_seconds.observe((payload["ms"] or 0) / 1000, tool)
+            metrics.tool_calls.labels(tool, _TOOL_OUTCOMES[event.type]).inc()
+            metrics.tool_seconds.labels(tool).observe((payload["ms"] or 0) / 1000)
 
     bus.add_handler(on_event, types=(RUN_BEGIN, RUN_END, *_TOOL_OUTCOMES), user_id=None)
 
@@ -69,49 +63,20 @@ def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bo
 
 def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
     """Add collectors for the metrics that are read on each scrape."""
-    metrics.info.set(1, __version__)
+    metrics.info.labels(__version__).set(1)
+    metrics.runs_running.set_function(lambda: engine.active_run_count)
 
     async def collect() -> None:
-        metrics.runs_running.set(engine.active_run_count)
-        for where, count in bus.dropped.items():
-            metrics.events_dropped.set(count, where)
+        metrics.events_dropped.series = {(where,): n for where, n in bus.dropped.items()}
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 metrics.lanes_waiting.set(await store.gauges.count_waiting_lanes())
-                metrics.budget_used.replace(await store.gauges.max_usage_ratios(time()))
+                metrics.budget_used.series = await store.gauges.max_usage_ratios(time())
         except (StoreError, TimeoutError) as error:
             # Report the other metrics anyway: they matter most when the store has problems.
             _log.warning("cannot read metrics from the store: %s", error)
-        process = await asyncio.to_thread(_process_stats)
-        metrics.memory.set(process["memory"])
-        metrics.cpu.set(process["cpu"])
-        metrics.open_files.set(process["files"])
-        metrics.max_files.set(process["max_files"])
-        metrics.start_time.set(process["start_time"])
 
     metrics.add_collector(collect)
-
-
-def _process_stats() -> dict[str, float]:
-    """Return the statistics of this process. Exact on Linux, approximate elsewhere."""
-    times = os.times()
-    stats = {
-        "memory": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
-        "cpu": times.user + times.system,
-        "files": 0.0,
-        "max_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "start_time": _FALLBACK_START_TIME,
-    }
-    proc = Path("/proc/self")
-    try:
-        stats["memory"] = float(int((proc / "statm").read_text().split()[1]) * _PAGE_BYTES)
-        stats["files"] = float(len(os.listdir(proc / "fd")))
-        ticks = int((proc / "stat").read_text().rpartition(")")[2].split()[19])
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        stats["start_time"] = round(time() - uptime + ticks / _TICKS_PER_SECOND, 2)
-    except (OSError, ValueError, IndexError):
-        pass
-    return stats
 
 
 class ServerStatus:
@@ -139,25 +104,26 @@ class ServerStatus:
         choice = self._model_choice()
         return {"provider": choice.provider, "model": choice.model}
 
-    async def snapshot(self) -> dict[str, Any]:
+    async def snapshot(self) -> GatewayStatus:
+        """Return the current activity."""
         now = time()
-        return {
-            "uptime_seconds": round(now - self._started_at, 1),
-            "runs": self._engine.active_run_count,
-            "lanes_waiting": await self._store.gauges.count_waiting_lanes(),
-            "streams": int(self._metrics.open_connections.total()),
-            "budgets": [
-                _budget_json(each) for each in await self._store.gauges.current_budgets(now)
+        return GatewayStatus(
+            uptime_seconds=round(now - self._started_at, 1),
+            runs=self._engine.active_run_count,
+            lanes_waiting=await self._store.gauges.count_waiting_lanes(),
+            streams=int(self._metrics.open_connections.total()),
+            budgets=[
+                _budget_status(each) for each in await self._store.gauges.current_budgets(now)
             ],
-        }
+        )
 
 
-def _budget_json(budget: Budget) -> dict[str, Any]:
-    scale = NANOS_PER_USD if budget.unit is BudgetUnit.USD else 1
-    return {
-        "scope": budget.scope,
-        "period": budget.period,
-        "unit": budget.unit.value,
-        "used": (budget.used + budget.reserved) / scale,
-        "ceiling": budget.ceiling / scale,
-    }
+def _budget_status(budget: Budget) -> BudgetStatus:
+    number = budget.unit.to_number
+    return BudgetStatus(
+        scope=budget.scope,
+        period=budget.period,
+        unit=budget.unit,
+        used=number(budget.used + budget.reserved),
+        ceiling=number(budget.ceiling),
+    )

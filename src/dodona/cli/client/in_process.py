@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dodona.agent.api import AgentApi
 from dodona.agent.question import Question
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.json_document import to_builtins
+
+if TYPE_CHECKING:  # slow to import, and not needed with a gateway
+    from dodona.agent.api import AgentApi
 
 ChunkJson: TypeAlias = Mapping[str, Any]  # a chunk's body with its run_id and seq
 
@@ -47,7 +50,8 @@ class InProcessClient:
                 yield chunk.as_json()
 
     async def answer(self, question: Question) -> Mapping[str, Any]:
-        return (await self._oracle.answer(LOCAL_USER, await self._submit(question))).as_json()
+        answer = await self._oracle.answer(LOCAL_USER, await self._submit(question))
+        return to_builtins(answer)
 
     async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
         await self._approvals.decide(LOCAL_USER, run_id, call, approved=approved)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Final
 
 from dodona.core.ports.model import Usage
-
-T = TypeVar("T")
-# A function that runs in a transaction; only the store knows the type of the transaction.
-StoreOperation: TypeAlias = Callable[[Any], T]
 
 NANOS_PER_USD: Final = 1_000_000_000
 ALL_TIME: Final = "-"  # the period of a budget that never resets
@@ -133,26 +128,6 @@ class ModelUsage:
     provider: str
     model: str
     usage: Usage
-
-
-class LimitSource(Protocol):
-    def limits(self, at: float) -> tuple[BudgetLimit, ...]:
-        """Return the limits that apply at a time."""
-        ...
-
-
-class Meter(LimitSource, Protocol):
-    """Meters every model call: reserves before the call, settles and records after it."""
-
-    def reserve(self, plan: CallPlan) -> StoreOperation[Reservation]:
-        """Reserve the most that a call can use, or raise BudgetExceeded."""
-        ...
-
-    def settle(
-        self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
-    ) -> StoreOperation[bool]:
-        """Replace the reservation with the actual usage, and record it."""
-        ...
 
 
 def has_no_usage(usage: Usage) -> bool:

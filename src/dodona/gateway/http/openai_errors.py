@@ -11,9 +11,12 @@ or had effects must not be repeated automatically: the header x-should-retry pre
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
 
 from dodona.core.errors import BadRequest, DodonaError, NotFound, ProviderError, ProviderErrorKind
+from dodona.core.json_document import Document
 
 PATH_PREFIX: Final = "/v1/"
 
@@ -54,6 +57,21 @@ class AnswerRestarted(DodonaError):
     http_status = 502
 
 
+class V1ErrorBody(Document, kw_only=True):
+    """An error in OpenAI's format."""
+
+    message: Annotated[str, Meta(description="The problem, and how to fix it.")]
+    type: str
+    param: Annotated[str | None, Meta(description="The invalid field.")]
+    code: Annotated[str, Meta(description="A stable, machine-readable code.")]
+
+
+class V1Error(Document):
+    """An error."""
+
+    error: V1ErrorBody
+
+
 def is_openai_path(path: str) -> bool:
     """Whether errors at this path use OpenAI's format."""
     return path.startswith(PATH_PREFIX)
@@ -61,7 +79,7 @@ def is_openai_path(path: str) -> bool:
 
 def error_schema_at(path: str) -> str:
     """Return the name of the schema of errors at this path."""
-    return "V1Error" if is_openai_path(path) else "Error"
+    return "V1Error" if is_openai_path(path) else "ErrorDocument"
 
 
 def status_of(error: DodonaError) -> int:

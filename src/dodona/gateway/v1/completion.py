@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
 
 from dodona.core.domain.budgets import TokenRecord
+from dodona.core.json_document import Document
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import FinishReason, Usage
 from dodona.gateway.http.responses import encode_json
@@ -23,6 +26,40 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
     FinishReason.REFUSAL.value: "content_filter",
     FinishReason.OTHER.value: "stop",
 }
+
+
+class V1Usage(Document, kw_only=True):
+    """The tokens that a completion used."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, Any]
+    completion_tokens_details: dict[str, Any]
+
+
+class V1Completion(Document, kw_only=True):
+    """A chat completion."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[dict[str, Any]]
+    usage: V1Usage
+
+
+class V1Chunk(Document, kw_only=True):
+    """A part of a streamed chat completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: Annotated[
+        list[dict[str, Any]], Meta(description="Empty in the last chunk, which has the usage.")
+    ]
+    usage: V1Usage | UnsetType | None = UNSET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from math import isfinite
 from time import time
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import bindparam, func, or_, select, text, update
 
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
@@ -15,7 +17,7 @@ from dodona.core.events import Event
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, StoreOperation, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
-from dodona.store.db.text import Redact, check_length, check_name, from_json, to_bounded_json
+from dodona.store.db.text import Redact, check_length, check_name, to_bounded_json
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_UNDELIVERED, notices
 
@@ -50,9 +52,6 @@ _SELECT_NOTICE_BY_KEY = statement(
 )
 _COUNT_PENDING = statement(
     select(func.count()).select_from(notices).where(*_IN_USER_PROJECT, IS_UNDELIVERED)
-)
-_SELECT_PENDING = statement(
-    select(*_COLUMNS).where(*_IN_USER_PROJECT, IS_UNDELIVERED).order_by(notices.c.id)
 )
 _SELECT_DUE_SOON = statement(
     select(*_COLUMNS)
@@ -92,18 +91,11 @@ class NoticeLog:
     async def put(self, notice: NewNotice) -> StoredNotice:
         """Store a notice, once per key: an existing one is returned, delivered or not."""
         _check_notice(notice)
-        event = notice.event.as_json()
+        event = asdict(notice.event) | {"severity": notice.event.severity.value}
         event_json = to_bounded_json(
             "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
         )
         return await self._database.write(lambda tx: _put(tx, notice, event_json))
-
-    async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
-        """Return the undelivered notices, oldest first."""
-        rows = await self._database.read(
-            lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id, its_project=project_id)
-        )
-        return [_notice_from_row(row) for row in rows]
 
     async def list(
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
@@ -226,7 +218,7 @@ def _notice_from_row(row: Row) -> StoredNotice:
     return StoredNotice(
         id=id_,
         project_id=project_id,
-        event=Event.from_json(from_json(event)),
+        event=msgspec.json.decode(event, type=Event),
         due=Deferral(DeferUntil(moment), at, tool, condition),
         run_id=run_id,
         created_at=created_at,

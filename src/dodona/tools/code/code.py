@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePath
 from threading import Event
 from time import monotonic
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.concurrency.workers import WorkerThreads
@@ -200,10 +201,13 @@ class NoCode:
         return {}
 
     async def refresh(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
-        return IndexState()
+        return _EMPTY_STATE
 
     async def state(self) -> IndexState:
-        return IndexState()
+        return _EMPTY_STATE
+
+
+_EMPTY_STATE: Final = IndexState(0, 0, 0, 0, 0, 0, 0, 0, 0.0)
 
 
 def _is_watched_path(path: PurePath) -> bool:

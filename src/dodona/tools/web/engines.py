@@ -14,7 +14,7 @@ import jiter
 
 from dodona.core.errors import DodonaError, ToolFailed
 from dodona.net.egress_guard import FetchLimits, FetchResponse, GuardedHttp
-from dodona.net.urls import normalize_url
+from dodona.net.urls import parse_url
 from dodona.tools.web.documents import decode_body
 from dodona.tools.web.markup import Element, read_html
 
@@ -78,7 +78,7 @@ def normalize_hits(hits: Iterator[Hit], limit: int) -> list[Hit]:
     by_url: dict[str, Hit] = {}
     for hit in hits:
         try:
-            url = normalize_url(hit.url)
+            url = parse_url(hit.url).url
         except DodonaError:
             continue
         by_url.setdefault(url, Hit(url, hit.title, hit.snippet))

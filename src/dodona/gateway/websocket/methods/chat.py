@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from dodona.agent.question import MAX_QUESTION_CHARS
 from dodona.agent.requests.submit import ChannelMessage
+from dodona.core.domain.approvals import Approval
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
+from dodona.core.json_document import to_builtins
 from dodona.core.messages import Origin
 from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
@@ -37,7 +39,7 @@ async def send(call: Call) -> Any:
     }
     if call.params["wait"]:
         answer = await call.api.oracle.answer(call.user_id, submitted.run_id)
-        return {**answer.as_json(), **result}
+        return {**to_builtins(answer), **result}
     await call.send_result(result)
     return await call.stream_run(submitted.run_id, submitted.session_key)
 
@@ -72,11 +74,11 @@ async def stream_events(call: Call) -> Any:
     """Send the events of a run after a given seq, for a client that reconnects."""
     run_id, after = call.params["run_id"], call.params["after"]
     page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
-    if not page or page[0]["id"] != run_id:
+    if not page or page[0].id != run_id:
         raise NotFound(f"there is no run {run_id}.")
     call.check_awaited_runs_limit()
     call.mark_waiting_for_run()
-    key = page[0]["session_key"]
+    key = page[0].session_key
     await call.send_result({"run_id": run_id, "session_key": key})
     return await call.stream_run(run_id, key, after_seq=after)
 
@@ -89,7 +91,7 @@ async def cancel(call: Call) -> dict[str, Any]:
     return {"run_ids": [] if has_ended else [run_id], "status": status.value}
 
 
-async def decide_approval(call: Call) -> dict[str, Any]:
+async def decide_approval(call: Call) -> Approval:
     """Approve or deny a pending tool call."""
     values = call.params
     return await call.api.approvals.decide(

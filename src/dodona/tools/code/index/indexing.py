@@ -11,7 +11,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePosixPath
 from threading import Event
@@ -51,6 +51,8 @@ RACY_NS: Final = 100_000_000
 IndexProgressCallback = Callable[[IndexProgress], None]
 
 _log = logging.getLogger(__name__)
+_COUNTS: Final = ("indexed", "unchanged", "removed", "skipped", "size")
+_NO_REFRESH: Final[Mapping[str, Any]] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 _UNSTABLE_STAMP: Final = SourceStamp(-1, -1, -1)
 
 
@@ -178,8 +180,7 @@ class IndexRefresh:
             self.size += len(data)
 
     def _record_result(self, db: sqlite3.Connection, seconds: float) -> IndexState:
-        names = ("indexed", "unchanged", "removed", "skipped", "size")
-        last = {**{name: getattr(self, name) for name in names}, "seconds": round(seconds, 3)}
+        last = {**{name: getattr(self, name) for name in _COUNTS}, "seconds": round(seconds, 3)}
         if self.indexed or self.removed or not get_state(db, "last"):
             set_state(db, "last", json.dumps(last))
         _set_complete(db, is_complete=not self.stop.is_set())
@@ -224,10 +225,10 @@ def _build_state(db: sqlite3.Connection, last_refresh: Mapping[str, Any]) -> Ind
     files, chunks, symbols = db.execute(
         "SELECT count(*), total(chunks), total(symbols) FROM files WHERE language != ?", (NOT_TEXT,)
     ).fetchone()
-    state = IndexState(
+    return IndexState(
         files=files,
         chunks=int(chunks),
         symbols=int(symbols),
         is_complete=bool(get_state(db, "complete")),
+        **{**_NO_REFRESH, **last_refresh},
     )
-    return replace(state, **last_refresh)

@@ -11,10 +11,12 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import nlargest
 from itertools import pairwise
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from dodona.core.domain.knowledge.code import CodeHit
 from dodona.tools.code.files.folders import is_test, text_of
