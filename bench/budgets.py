@@ -36,7 +36,7 @@ from typing import Any
 import psycopg
 from sqlalchemy import select
 
-from dodona.core.domain.budgets import CallPlan, ModelUsage
+from dodona.core.domain.budgets import BillingScope, CallPlan, ModelUsage
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter, Prices
@@ -163,18 +163,15 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
 
 def planned(call: Call, owner: str) -> CallPlan:
     return CallPlan(
-        user_id=call.user,
-        agent_id=call.agent,
-        session_key=call.session,
-        run_id=None,
-        attempt=0,
+        scope=BillingScope(
+            user_id=call.user, agent_id=call.agent, session_key=call.session, owner=owner
+        ),
         step_key="bench",
         provider="ollama",
         model="oak",
         input_tokens=call.input_tokens,
         max_output_tokens=call.output_tokens,
         at=AT,
-        owner=owner,
     )
 
 

@@ -212,7 +212,8 @@ class Opened:
         return self.agency.oracle
 
     async def ask(self, text: str = "Why?", *, user: str = USER, **more: Any) -> int:
-        return await self.oracle.ask(user, parse_document(Question, {"question": text, **more}))
+        question = parse_document(Question, {"question": text, **more})
+        return await self.oracle.submit(question.to_request(user))
 
     async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> OracleAnswer:
         return await self.answer(await self.ask(text, user=user, **more), user=user)

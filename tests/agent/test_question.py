@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from dodona.agent.question import MAX_QUESTION_CHARS, Question, context_id
+from dodona.core.domain.conversations.conversation import NO_OPTIONS, RunOptions
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.json_document import parse_document
 
@@ -78,15 +80,20 @@ def test_what_may_not_be_asked(given: dict[str, Any], told: list[str]) -> None:
 def test_wishes_are_what_was_given() -> None:
     """Only those: a question without any keeps nothing."""
     given = {"model": "m", "max_tokens": 5, "sources": ["web"], "thinking": False}
+    request = parse_document(Question, {"question": "?", **given}).to_request("ada")
 
-    assert parse_document(Question, {"question": "?", **given}).options() == given
-    assert parse_document(Question, {"question": "?", "new": True}).options() == {}
+    assert request.options == RunOptions(model="m", max_tokens=5, sources=("web",), thinking=False)
+    assert msgspec.json.decode(msgspec.json.encode(request.options)) == given
+    assert (
+        parse_document(Question, {"question": "?", "new": True}).to_request("ada").options
+        == NO_OPTIONS
+    )
 
 
 def test_a_node_has_an_opaque_name() -> None:
     """What an answer gave leads back to its run; anything else leads nowhere."""
-    assert Question(question="?", context_id=context_id(42)).parent_run_id == 42
-    assert Question(question="?").parent_run_id is None
+    assert Question(question="?", context_id=context_id(42)).to_request("ada").parent_id == 42
+    assert Question(question="?").to_request("ada").parent_id is None
     for wrong in ("42", "node-0", "node-", "node--1", "node-1x", "node-" + "9" * 30):
         with pytest.raises(NotFound):
-            _ = Question(question="?", context_id=wrong).parent_run_id
+            Question(question="?", context_id=wrong).to_request("ada")

@@ -33,6 +33,14 @@ class Leaf(RequestDocument):
     size: int
 
 
+class Bird(msgspec.Struct, tag_field="animal", tag="bird"):
+    nest: int
+
+
+class Squirrel(msgspec.Struct, tag_field="animal", tag="squirrel"):
+    nuts: Annotated[list[Leaf] | str, Meta(extra={"hint": "Count them."})]
+
+
 class Tree(RequestDocument, kw_only=True):
     """A tree."""
 
@@ -45,7 +53,11 @@ class Tree(RequestDocument, kw_only=True):
     label: str | None = None
     head: str | UnsetType | None = UNSET
     leaf: Leaf | None = None
+    leaves: list[Leaf] | None = None
+    guests: list[Bird | Squirrel] | None = None
     share: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    roots: Annotated[float, Meta(ge=1, le=1)] = 1
+    fruit: Annotated[None, Meta(extra={"hint": "Oaks have acorns."})] = None
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -92,6 +104,28 @@ class Answer(Document, kw_only=True):
             {"name": "x", "leaf": {"size": "big", "form": 1}},
             ["leaf: there is no field 'form'.", "leaf: size must be a whole number (got 'big')."],
         ),
+        ({"name": "x", "leaves": [{"size": 1}, 5]}, ["leaves[1] must be an object (got 5)."]),
+        (
+            {"name": "x", "leaves": [{}, {"size": "big"}]},
+            [
+                "leaves[0]: size is required.",
+                "leaves[1]: size must be a whole number (got 'big').",
+            ],
+        ),
+        (
+            {"name": "x", "guests": [{"nest": 1}]},
+            ["guests[0]: animal must be bird or squirrel (got null)."],
+        ),
+        (
+            {"name": "x", "guests": [{"animal": "bird", "wings": 2}]},
+            ["guests[0]: nest is required."],
+        ),
+        (
+            {"name": "x", "guests": [{"animal": "squirrel", "nuts": [{"size": ""}]}]},
+            ["guests[0]: nuts[0]: size must be a whole number (got ''). Count them."],
+        ),
+        ({"name": "x", "roots": 2}, ["roots must be 1 (got 2)."]),
+        ({"name": "x", "fruit": []}, ["fruit is not supported. Oaks have acorns."]),
         (
             {"nam": "x", "height": 0},
             [
@@ -107,6 +141,23 @@ def test_all_problems_are_reported_together(values: dict[str, Any], problems: li
     with pytest.raises(BadRequest) as raised:
         parse_document(Tree, values)
     assert [str(each) for each in raised.value.problems()] == problems
+
+
+def test_a_problem_has_the_path_of_its_field() -> None:
+    """Programs find the invalid field without reading the text."""
+    guests = [{"animal": "squirrel", "nuts": [{"size": 1}, {"size": ""}]}, {"animal": "cat"}]
+    with pytest.raises(BadRequest) as raised:
+        parse_document(Tree, {"height": 0, "trunk": 1, "guests": guests})
+    assert [getattr(each, "field", None) for each in raised.value.problems()] == [
+        *("trunk", "name", "height", "guests[0].nuts[1].size", "guests[1].animal"),
+    ]
+
+
+def test_at_most_twenty_problems_are_reported() -> None:
+    """Of a list, too: an error must not be longer than the request."""
+    with pytest.raises(BadRequest) as raised:
+        parse_document(Tree, {"name": "x", "leaves": [{}] * 1_000})
+    assert len(raised.value.problems()) == 20
 
 
 def test_null_means_the_default_of_an_optional_field() -> None:

@@ -32,7 +32,7 @@ async def main(sign: Path) -> None:
         while not await asyncio.to_thread(sign.exists):  # noqa: ASYNC110 - it is a file
             await asyncio.sleep(0.01)
         for run in agency.oracle.runs.values():
-            if run.question.question == "finish":
+            if run.request.question == "finish":
                 await run.say("finished")
                 await run.finish()
         tell("left")

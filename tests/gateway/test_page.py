@@ -290,7 +290,7 @@ async def test_the_page_asks_and_shows_what_comes(gateway: Gateway) -> None:
         shown = await showing
     finally:
         showing.cancel()
-    assert run.question.question == "Why?"
+    assert run.request.question == "Why?"
     assert shown == {
         "busy": True,
         "idle": True,

@@ -33,7 +33,7 @@ async def test_a_question_is_answered_in_one_document(gateway: Gateway) -> None:
     await run.say("Be", "cause")
     await run.finish()
     status, answer, headers = await asking
-    assert (status, run.question.project_id, headers["dodona-run"]) == (200, "garden", "1")
+    assert (status, run.request.project_id, headers["dodona-run"]) == (200, "garden", "1")
     assert answer == {
         "answer": "Because",
         "sources": [],
@@ -143,7 +143,7 @@ async def test_cancelling_all_that_runs_in_a_project(gateway: Gateway) -> None:
     ]
     await gateway.asked(2)
     garden = next(
-        run.id for run in gateway.agency.oracle.runs.values() if run.question.project_id == "garden"
+        run.id for run in gateway.agency.oracle.runs.values() if run.request.project_id == "garden"
     )
     _, told, _ = await gateway.call("POST", "/api/oracle/cancel", {"project_id": "garden"})
     assert told == {"run_ids": [garden]}

@@ -12,7 +12,7 @@ from dodona.agent.conversation.prompts import PromptLoader
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.requests.client_history import ClientHistoryIndex
 from dodona.agent.requests.passthrough import ModelPassthrough
-from dodona.agent.requests.submit import MessageSubmitter, Oracle
+from dodona.agent.requests.submit import Oracle
 from dodona.agent.run.compressor import Compressor
 from dodona.agent.run.driver import Driver
 from dodona.agent.run.engine import LocalEngine
@@ -30,7 +30,7 @@ from dodona.agent.views import (
     SpendingViews,
     TreeViews,
 )
-from dodona.core.domain.conversations.conversation import RunInputs
+from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.notify import Bus
@@ -51,7 +51,6 @@ class AgentApi:
     """The entry points of the agent layer."""
 
     oracle: Oracle
-    messages: MessageSubmitter
     client_histories: ClientHistoryIndex
     passthrough: ModelPassthrough
     sessions: SessionViews
@@ -77,7 +76,7 @@ def build_agent_api(
     *,
     events: Bus,
     get_tree: GetTree,
-    prompt_folder: Callable[[RunInputs], Path | None],
+    prompt_folder: Callable[[ClaimedRun], Path | None],
     is_server: bool,
 ) -> AgentApi:
     """Build the agent API on these dependencies.
@@ -103,12 +102,9 @@ def build_agent_api(
         ),
         watchdog=Watchdog(WATCHDOG_TIMEOUT_SECONDS, recovery=recovery),
     )
-    engine = LocalEngine(
-        storage, driver.execute, is_server=is_server, policy=deps.policy, redact=deps.redact
-    )
+    engine = LocalEngine(storage, driver, is_server=is_server, policy=deps.policy)
     return AgentApi(
-        oracle=Oracle(storage, engine, histories=histories, deps=deps),
-        messages=MessageSubmitter(deps, engine, histories=histories),
+        oracle=Oracle(deps, engine, histories=histories),
         client_histories=ClientHistoryIndex(storage, deps.token_counter),
         passthrough=ModelPassthrough(deps),
         sessions=SessionViews(storage),

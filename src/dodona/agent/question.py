@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import NotFound
 from dodona.core.json_document import RequestDocument
@@ -53,9 +54,24 @@ class Question(RequestDocument, kw_only=True):
     thinking: bool | None = None
     new: Annotated[bool, Meta(description="Start a new conversation.")] = False
 
-    @property
-    def parent_run_id(self) -> int | None:
-        """The run that the question continues from; None for the head of the conversation."""
+    def to_request(self, user_id: str) -> RunRequest:
+        """Return the request that `Oracle.submit` accepts."""
+        return RunRequest(
+            user_id=user_id,
+            project_id=self.project_id,
+            question=self.question,
+            options=RunOptions(
+                model=self.model,
+                max_tokens=self.max_tokens,
+                sources=self.sources,
+                thinking=self.thinking,
+            ),
+            parent_id=self._parent_id(),
+            new_conversation=self.new,
+        )
+
+    def _parent_id(self) -> int | None:
+        """Return the run that the question continues from; None for the head."""
         if self.context_id is None:
             return None
         match = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
@@ -65,13 +81,3 @@ class Question(RequestDocument, kw_only=True):
                 hint="Use the context_id of an earlier answer, or omit it.",
             )
         return int(match[1])
-
-    def options(self) -> dict[str, Any]:
-        """Options of the request that are set; they are stored with the question."""
-        options = {
-            "model": self.model,
-            "max_tokens": self.max_tokens,
-            "sources": None if self.sources is None else list(self.sources),
-            "thinking": self.thinking,
-        }
-        return {name: value for name, value in options.items() if value is not None}

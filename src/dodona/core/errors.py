@@ -22,6 +22,7 @@
     ├── NotFound           the caller: it does not exist, or belongs to another user
     ├── Cancelled          no action: a user cancelled it
     └── BadRequest         the caller: the request is invalid
+        ├── InvalidField       a field or parameter has an invalid value
         ├── HeadMoved          the conversation has changed: read its head again
         └── LaneFull           too many messages are queued: try again later
 
@@ -279,6 +280,14 @@ class BadRequest(DodonaError):
     code = "bad_request"
     exit_code = 2
     http_status = 400
+
+
+class InvalidField(BadRequest):
+    """A field or parameter is invalid. `field` is its path, such as `messages[2].content`."""
+
+    def __init__(self, message: str, *, field: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
 
 
 class HeadMoved(BadRequest):

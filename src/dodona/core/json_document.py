@@ -5,19 +5,33 @@ A field's type says everything about it: `Annotated[str, Meta(max_length=200, de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast, get_type_hints
+from itertools import islice
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import UNSET, Meta, inspect
 
-from dodona.core.errors import BadRequest, did_you_mean
+from dodona.core.errors import BadRequest, InvalidField, did_you_mean
 
 Schema: TypeAlias = dict[str, Any]
 SCHEMA_REF: Final = "#/components/schemas/{name}"
+MAX_PROBLEMS: Final = 20  # that one error reports
 
 _UNLIMITED: Final = 10**15  # a higher bound is technical: it is not mentioned
 
@@ -68,7 +82,7 @@ def parse_document(document: type[D], values: Mapping[str, Any]) -> D:
         return msgspec.convert(given, document)
     except msgspec.ValidationError as error:
         # msgspec stops at the first problem; its text is for programmers.
-        problems = [*_find_problems(document, given)]
+        problems = [*islice(_find_field_problems(document, given), MAX_PROBLEMS)]
         raise BadRequest.combine(problems or [BadRequest(f"{error}.")]) from None
 
 
@@ -81,54 +95,106 @@ def check_document(document: msgspec.Struct) -> None:
     except msgspec.ValidationError:
         fields = zip(_fields(kind), values, strict=True)
         given = {name: value for name, value in fields if value is not UNSET}
-        problems = [*_find_problems(kind, given)]
+        problems = [*_find_field_problems(kind, given)]
         if problems:
             raise BadRequest.combine(problems) from None
 
 
 def parse_value(expected: Any, name: str, value: Any) -> Any:
-    """Check and return one decoded value of a type. Raises BadRequest that calls it `name`."""
+    """Check and return one decoded value of a type. Raises InvalidField that calls it `name`.
+
+    The error has the hint in the type's metadata: `Meta(extra={"hint": "…"})`.
+    """
     try:
         return msgspec.convert(value, expected)
     except msgspec.ValidationError:
-        text = describe(inspect.type_info(expected))
-        raise BadRequest(f"{name} must be {text}{_describe_value(value)}.") from None
+        info = inspect.type_info(expected)
+        text = describe(info)
+        rule = f"must be {text}{_describe_value(value)}" if text else "is not supported"
+        raise InvalidField(f"{name} {rule}.", field=name, hint=_hint(info)) from None
 
 
-def _find_problems(
+def _find_field_problems(
     document: type[msgspec.Struct], values: Mapping[str, Any]
-) -> Iterator[BadRequest]:
-    fields, types = _fields(document), _types(document)
+) -> Iterator[InvalidField]:
+    fields, types, config = _fields(document), _types(document), document.__struct_config__
     for name in values:
-        if name not in fields:
-            yield BadRequest(f"there is no field {name!r:.80}.", hint=did_you_mean(name, fields))
+        if config.forbid_unknown_fields and name not in (*fields, config.tag_field):
+            hint = did_you_mean(name, fields)
+            yield InvalidField(f"there is no field {name!r:.80}.", field=name[:80], hint=hint)
     for name, field in fields.items():
         if name in values:
-            yield from _find_field_problems(name, types[field.name], values[name])
+            yield from _find_problems(types[field.name], name, values[name])
         elif field.required:
-            yield BadRequest(f"{name} is required.")
+            yield InvalidField(f"{name} is required.", field=name)
 
 
-def _find_field_problems(name: str, expected: Any, value: Any) -> Iterator[BadRequest]:
+def _find_problems(expected: Any, name: str, value: Any) -> Iterator[InvalidField]:
+    """Yield the problems of a value, each at its innermost field or list item."""
     try:
         parse_value(expected, name, value)
-    except BadRequest as problem:
-        nested = _nested_document(inspect.type_info(expected))
-        if nested is None or not isinstance(value, dict):
-            yield problem
-            return
-        for each in _find_problems(nested, cast("dict[str, Any]", value)):
-            yield BadRequest(f"{name}: {each.message}", hint=each.hint)
+    except InvalidField as problem:
+        nested = [*islice(_find_nested_problems(expected, name, value), MAX_PROBLEMS)]
+        for each in nested:
+            each.hint = each.hint or problem.hint
+        yield from nested or [problem]
 
 
-def _nested_document(info: inspect.Type) -> type[msgspec.Struct] | None:
-    match _unwrap(info):
-        case inspect.StructType(cls=document):
-            return document
-        case inspect.UnionType(types=types):
-            return next((found for each in types if (found := _nested_document(each))), None)
+def _find_nested_problems(expected: Any, name: str, value: Any) -> Iterator[InvalidField]:
+    """Yield the problems in an object, or in the objects of a list."""
+    if isinstance(value, dict):
+        for each in _find_object_problems(_structs(expected), cast("dict[str, Any]", value)):
+            message, field = f"{name}: {each.message}", f"{name}.{each.field}"
+            yield InvalidField(message, field=field, hint=each.hint)
+    elif isinstance(value, list):
+        lists = [each for each in _alternatives(expected) if get_origin(each) is list]
+        items = next((item for each in lists for item in get_args(each) if _structs(item)), None)
+        if items is not None:
+            for index, element in enumerate(cast("list[Any]", value)):
+                yield from _find_problems(items, f"{name}[{index}]", element)
+
+
+def _find_object_problems(
+    structs: Sequence[type[msgspec.Struct]], value: Mapping[str, Any]
+) -> Iterator[InvalidField]:
+    """Yield the problems of an object. Alternative structs differ in their tag."""
+    if len(structs) == 1 and structs[0].__struct_config__.tag_field not in value:
+        yield from _find_field_problems(structs[0], value)
+    elif structs:
+        by_tag = {each.__struct_config__.tag: each for each in structs}
+        tag_field = str(structs[0].__struct_config__.tag_field)
+        tag = value.get(tag_field)
+        if isinstance(tag, str) and tag in by_tag:
+            yield from _find_field_problems(by_tag[tag], value)
+        else:
+            choices = join_alternatives(str(each) for each in by_tag)
+            text = f"{tag_field} must be {choices}{_describe_value(tag)}."
+            yield InvalidField(text, field=tag_field)
+
+
+def _structs(expected: Any) -> list[type[msgspec.Struct]]:
+    """Return the structs that a value of this type can be."""
+    types = [each for each in _alternatives(expected) if isinstance(each, msgspec.StructMeta)]
+    return cast("list[type[msgspec.Struct]]", types)
+
+
+def _alternatives(expected: Any) -> Iterator[Any]:
+    """Yield the members of a union without their metadata, or the type itself."""
+    match get_origin(expected):
+        case typing.Annotated:
+            yield from _alternatives(get_args(expected)[0])
+        case typing.Union | types.UnionType:
+            for each in get_args(expected):
+                yield from _alternatives(each)
         case _:
-            return None
+            yield expected
+
+
+def _hint(info: inspect.Type) -> str:
+    if isinstance(info, inspect.Metadata):
+        extra = cast("dict[str, str]", info.extra or {})
+        return extra.get("hint") or _hint(info.type)
+    return ""
 
 
 @cache
@@ -158,11 +224,30 @@ def _fields_where_null_is_default(document: type[msgspec.Struct]) -> frozenset[s
 
 
 def describe(info: inspect.Type) -> str:
-    """Describe the values of a type, such as "a string of 1 to 200 characters"."""
+    """Describe the values of a type, such as "a string of 1 to 200 characters"; "" if only null."""
     info = _unwrap(info)
     if choices := choices_of(info):
         return join_alternatives(choices)
     match info:
+        case inspect.CollectionType():
+            return _describe_list(info)
+        case inspect.UnionType(types=types):
+            texts = [describe(each) for each in types if not isinstance(each, inspect.NoneType)]
+            return (
+                f"{' or '.join(dict.fromkeys(texts))}{', or null' if _accepts_null(info) else ''}"
+            )
+        case inspect.NoneType():
+            return ""
+        case inspect.DictType(max_length=0):
+            return "an empty object"
+        case _:
+            return _describe_scalar(info)
+
+
+def _describe_scalar(info: inspect.Type) -> str:
+    match info:
+        case inspect.StrType(pattern=str(pattern), max_length=None):
+            return f"a string that matches {pattern}"
         case inspect.StrType(min_length=low, max_length=high):
             return _describe_text(low or None, high)
         case inspect.IntType(ge=low, le=high):
@@ -171,11 +256,6 @@ def describe(info: inspect.Type) -> str:
             return _describe_number("a number", low, high)
         case inspect.BoolType():
             return "true or false"
-        case inspect.CollectionType():
-            return _describe_list(info)
-        case inspect.UnionType(types=types):
-            texts = [describe(each) for each in types if not isinstance(each, inspect.NoneType)]
-            return f"{' or '.join(texts)}{', or null' if _accepts_null(info) else ''}"
         case _:
             return "an object"
 
@@ -214,6 +294,8 @@ def _describe_text(low: int | None, high: int | None) -> str:
 
 
 def _describe_number(noun: str, low: float | None, high: float | None) -> str:
+    if low is not None and low == high:
+        return f"{low:,}"
     high = None if high is not None and high >= _UNLIMITED else high
     if low is not None and high is not None:
         return f"{noun} from {low:,} to {high:,}"

@@ -71,10 +71,10 @@ class Meter:
         return lambda tx: budgets.reserve(
             tx,
             lines,
-            run_id=plan.run_id,
+            run_id=plan.scope.run_id,
             step_key=plan.step_key,
-            attempt=plan.attempt,
-            owner=plan.owner,
+            attempt=plan.scope.attempt,
+            owner=plan.scope.owner,
             crash_record=crash_record,
         )
 
@@ -160,15 +160,15 @@ def _max_usage(plan: CallPlan) -> Usage:
 def _build_record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
     usage = used.usage
     return TokenRecord(
-        user_id=plan.user_id,
-        agent_id=plan.agent_id,
+        user_id=plan.scope.user_id,
+        agent_id=plan.scope.agent_id,
         provider=used.provider,
         model=used.model,
         input_tokens=max(0, usage.input_tokens),
         output_tokens=max(0, usage.output_tokens),
         cost_estimate_usd=None if cost is None else float(cost),
-        session_key=plan.session_key,
-        run_id=plan.run_id,
+        session_key=plan.scope.session_key,
+        run_id=plan.scope.run_id,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         reasoning_tokens=usage.reasoning_tokens,

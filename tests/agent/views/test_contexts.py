@@ -169,7 +169,7 @@ async def test_closing_leaves_a_run_alone(storage: Store) -> None:
     another = await asked(storage, "new")  # which waits for nobody
     said = NewMessage("assistant", "So be it.", 10)
     await end(storage, driven, said)
-    run = await storage.runs.get("ada", driven.claim.run_id)
+    run = await storage.runs.get("ada", driven.run_id)
     assert run.status is RunStatus.SUCCEEDED
     await end(storage, another, said)
     assert contents(await contexts.show("ada", "default")) == ["new", "So be it."]

@@ -103,7 +103,7 @@ async def test_a_run_is_shown_with_what_was_said(storage: Store) -> None:
 async def test_a_run_that_goes_on_has_no_answer_yet(storage: Store) -> None:
     """Nor an end."""
     driven = await asked(storage, "Well?")
-    shown = await AsJson(RunViews(storage)).show("ada", driven.claim.run_id)
+    shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
     assert (shown["status"], shown["question"]) == ("running", "Well?")
     for name in ("answer", "model", "ended_at", "duration_ms", "error"):
         assert shown[name] is None
@@ -114,7 +114,7 @@ async def test_a_run_that_goes_on_has_no_answer_yet(storage: Store) -> None:
 async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> None:
     """In the order in which they began. What was asked of them is only a hash."""
     driven = await asked(storage, "Well?")
-    journal = await storage.journals.open(driven.claim)
+    journal = await storage.journals.open(driven)
     journal.begin(StepStart("loop[1]/think", "llm-call", Effect.NONE, "a long request"))
     said = {"text": "Let me see.", "input_tokens": 40, "output_tokens": 2}
     journal.finish("loop[1]/think", StepRecord("llm-call", succeeded=True, writes={"answer": said}))
@@ -124,7 +124,7 @@ async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> N
     ending = NewMessage("assistant", "I could not.", 5)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(ending,)))
 
-    steps = (await AsJson(RunViews(storage)).show("ada", driven.claim.run_id))["steps"]
+    steps = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     for step in steps:
         assert TIME.fullmatch(step.pop("started_at"))
         assert TIME.fullmatch(step.pop("ended_at"))
@@ -155,25 +155,24 @@ async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> N
 async def test_a_step_that_wrote_down_its_failure_shows_it(storage: Store) -> None:
     """Until what steps left has expired; the steps themselves stay."""
     driven = await asked(storage, "Well?")
-    journal = await storage.journals.open(driven.claim)
+    journal = await storage.journals.open(driven)
     failure = {"code": "provider_failed", "message": "nobody answers.", "hint": ""}
     journal.begin(StepStart("think", "llm-call", Effect.NONE, "a long request"))
     journal.finish("think", StepRecord("llm-call", succeeded=False, writes={"failure": failure}))
     await journal.end(RunEnd(status=RunStatus.FAILED, error=failure))
 
-    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.claim.run_id))["steps"]
+    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", failure, None)
     await storage.journals.delete_step_results(time() + 1)
-    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.claim.run_id))["steps"]
+    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", None, None)
 
 
 async def test_a_run_that_waits_is_shown_too(storage: Store) -> None:
     """It has not been started by anybody."""
     await asked(storage, "first")
-    message = NewMessage("user", "second", 10)
     waiting = await storage.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message)
+        RunRequest(user_id="ada", question="second", token_count=10)
     )
     shown = await AsJson(RunViews(storage)).show("ada", waiting.run_id)
     assert (shown["status"], shown["attempt"]) == ("queued", 0)
@@ -188,9 +187,9 @@ async def test_a_run_that_failed_says_why(storage: Store) -> None:
     told = {"code": "provider_failed", "message": "nobody answers.", "hint": "Wait."}
     for error in (as_json(failure), told):
         driven = await asked(storage, "Well?")
-        journal = await storage.journals.open(driven.claim)
+        journal = await storage.journals.open(driven)
         await journal.end(RunEnd(status=RunStatus.FAILED, error=error))
-        shown = await AsJson(RunViews(storage)).show("ada", driven.claim.run_id)
+        shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
         assert (shown["status"], shown["error"]) == ("failed", told)
 
 

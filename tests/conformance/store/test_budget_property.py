@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from dodona.core.domain.budgets import CallPlan, ModelUsage
+from dodona.core.domain.budgets import BillingScope, CallPlan, ModelUsage
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
@@ -68,18 +68,20 @@ class Traffic:
     ) -> CallPlan:
         chance = self.chance
         return CallPlan(
-            user_id=payer[0],
-            agent_id=payer[1],
-            session_key=payer[2],
-            run_id=claim.run_id if claim else None,
-            attempt=claim.attempt if claim else 0,
+            scope=BillingScope(
+                user_id=payer[0],
+                agent_id=payer[1],
+                session_key=payer[2],
+                run_id=claim.run_id if claim else None,
+                attempt=claim.attempt if claim else 0,
+                owner=None if claim else store.owner,
+            ),
             step_key="ask",
             provider="openai",
             model="oak",
             input_tokens=chance.randrange(900),
             max_output_tokens=chance.randrange(1, 900),
             at=at,
-            owner=None if claim else store.owner,
         )
 
     def used(self, plan: CallPlan) -> list[ModelUsage]:

@@ -216,7 +216,7 @@ def _build_warning(reason: str, state: AgentState, host: RunContext) -> TurnWarn
             count = decision.MAX_CONSECUTIVE_ERRORS
             return TurnWarning("error_limit", f"Stopped: {count} tool calls failed in a row.")
         case _ if reason == OUTPUT_LIMIT:
-            max_tokens: int = host.options["max_tokens"]
+            max_tokens = host.options.max_tokens or 0
             advice = "Raise max_tokens in the request."
             return limit_reached_warning("output tokens", host.output_tokens, max_tokens, advice)
         case _:

@@ -143,7 +143,7 @@ async def _request_decision(
     return await host.deps.storage.approvals.request(
         host.user_id,
         NewApproval(
-            run_id=host.claim.run_id,
+            run_id=host.run_id,
             call_id=f"{call.id}~{suffix}",
             tool=call.name,
             arguments=parse_arguments(call.arguments),
@@ -166,7 +166,7 @@ async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     record = convert(bb["approval"], ApprovalRecord)
     # Makes the approval chunk visible to other processes, and after a crash.
     await host.journal.flush()
-    approvals, run_id = host.deps.storage.approvals, host.claim.run_id
+    approvals, run_id = host.deps.storage.approvals, host.run_id
     approval = await approvals.get(host.user_id, run_id, record.approval_id)
     approval = await host.deps.approvals.wait_for_decision(host.user_id, approval, step)
     is_approved = approval.decision is Decision.APPROVED

@@ -83,10 +83,10 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
         max_tokens=(
             chosen.max_tokens if tokens_left is None else min(tokens_left, chosen.max_tokens)
         ),
-        temperature=options.get("temperature", chosen.temperature),
-        stop=tuple(options.get("stop", ())),
-        thinking=options.get("thinking", settings.thinking_enabled),
-        cache_key=f"dodona-{host.claim.conversation_id}{host.role.parent_step}",
+        temperature=(chosen.temperature if options.temperature is None else options.temperature),
+        stop=options.stop,
+        thinking=(settings.thinking_enabled if options.thinking is None else options.thinking),
+        cache_key=f"dodona-{host.inputs.conversation_id}{host.role.parent_step}",
         allow_restart=True,
     )
     return ModelCall(

@@ -95,7 +95,7 @@ async def _call_tool(host: RunContext, step: Step, call: ToolCall) -> ToolCallRe
     tool_context = ToolContext(
         host.user_id,
         host.project_id,
-        key=f"run-{host.claim.run_id}/{host.step_key(step)}",
+        key=f"run-{host.run_id}/{host.step_key(step)}",
         agent=host.role.name,
         allowed_urls=allowed_urls(host),
     )

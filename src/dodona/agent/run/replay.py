@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec import convert
@@ -19,20 +18,10 @@ from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run and its durable chunks so far."""
-
-    run: RunNode
-    chunks: list[StreamChunk]
-
-    @property
-    def has_ended(self) -> bool:
-        return self.run.status.has_ended
-
-
-async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRun:
-    """Load all stored chunks of a run, with the final chunk if it has ended."""
+async def load_stored_run(
+    storage: Store, user_id: str, run_id: int
+) -> tuple[RunNode, list[StreamChunk]]:
+    """Load a run and its durable chunks, with the final chunk if it has ended."""
     run = await storage.runs.get(user_id, run_id)
     stored: list[StreamChunk] = []
     for step in await storage.journals.list_steps(user_id, run_id):
@@ -40,11 +29,11 @@ async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRu
         stored += [StreamChunk(run_id, seq, body) for seq, body in output.get("chunks", ())]
     replayed = replay_chunks(run_id, stored, run.attempt)
     if not run.status.has_ended:
-        return StoredRun(run, contiguous_prefix(replayed, run.attempt))
+        return run, contiguous_prefix(replayed, run.attempt)
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
     # The end stores the chunks of an interrupted turn; its steps may have some of the same.
     by_seq = {chunk.seq: chunk for chunk in (*replayed, *_final_chunks(run, answer))}
-    return StoredRun(run, sorted(by_seq.values(), key=lambda chunk: chunk.seq))
+    return run, sorted(by_seq.values(), key=lambda chunk: chunk.seq)
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:

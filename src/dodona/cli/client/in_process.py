@@ -64,7 +64,7 @@ class InProcessClient:
 
     async def _submit(self, question: Question) -> int:
         self._run_id, self._cancel_requested = None, False
-        self._run_id = await self._oracle.ask(LOCAL_USER, question)
+        self._run_id = await self._oracle.submit(question.to_request(LOCAL_USER))
         if self._cancel_requested:
             await self._oracle.cancel(LOCAL_USER, self._run_id)
         return self._run_id

@@ -91,21 +91,30 @@ class TokenRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlan:
-    """A call that is about to be made: user, agent, model and maximum size.
+class BillingScope:
+    """Who pays for model calls: user, agent and session.
 
-    Outside a run it has an `owner`, the process that makes the call: its reservation is settled
-    if that process dies.
-
-    `at` is in seconds since 1970 and selects the day and the month that are charged. `fallbacks`
-    are the other models that may answer, each as (provider, model).
+    Calls within a run have its `run_id` and `attempt`. Calls outside of runs have an `owner`, the
+    process that makes them: their reservations are settled if that process dies.
     """
 
     user_id: str
     agent_id: str
     session_key: str | None
-    run_id: int | None
-    attempt: int
+    run_id: int | None = None
+    attempt: int = 0
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlan:
+    """A call that is about to be made: its model and its maximum size. `scope` pays for it.
+
+    `at` is in seconds since 1970 and selects the day and the month that are charged. `fallbacks`
+    are the other models that may answer, each as (provider, model).
+    """
+
+    scope: BillingScope
     step_key: str
     provider: str
     model: str
@@ -113,7 +122,6 @@ class CallPlan:
     max_output_tokens: int
     at: float
     fallbacks: tuple[tuple[str, str], ...] = ()
-    owner: str | None = None
 
     @property
     def models(self) -> tuple[tuple[str, str], ...]:

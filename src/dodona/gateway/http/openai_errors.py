@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from dodona.core.errors import BadRequest, DodonaError, NotFound, ProviderError, ProviderErrorKind
+from dodona.core.errors import DodonaError, NotFound, ProviderError, ProviderErrorKind
 from dodona.core.json_document import Document
 
 PATH_PREFIX: Final = "/v1/"
@@ -35,19 +35,11 @@ _PROVIDER_STATUSES: Final = {
 }
 
 
-class InvalidParameter(BadRequest):
-    """A field of the request is invalid. `param` is its path, such as `messages[2].content`."""
-
-    def __init__(self, message: str, *, param: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.param = param
-
-
 class UnknownModel(NotFound):
     """The request names a model that does not exist."""
 
     code = "model_not_found"
-    param = "model"
+    field = "model"
 
 
 class AnswerRestarted(DodonaError):
@@ -103,7 +95,7 @@ def as_openai(error: DodonaError) -> dict[str, Any]:
         "error": {
             "message": " ".join(_format_problem(problem) for problem in problems),
             "type": _ERROR_TYPES.get(status, default_type),
-            "param": getattr(problems[0], "param", None),
+            "param": getattr(problems[0], "field", None),
             "code": _error_code(error),
         }
     }

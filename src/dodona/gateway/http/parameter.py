@@ -93,7 +93,7 @@ class RequestParameter:
             "name": self.name,
             "in": self.location,
             "required": self.is_required,
-            "description": _description(inspect.type_info(self.type)),
+            "description": description_of(self.type),
             "schema": schema,
         }
 
@@ -112,6 +112,11 @@ def _schema(info: inspect.Type) -> Schema:
             return {"type": "string", "minLength": low, "maxLength": high}
         case _:
             return {"type": "string", "enum": choices_of(info)}
+
+
+def description_of(expected: Any) -> str:
+    """Return the description in a type's metadata."""
+    return _description(inspect.type_info(expected))
 
 
 def _description(info: inspect.Type) -> str:

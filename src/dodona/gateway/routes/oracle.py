@@ -67,7 +67,7 @@ async def ask(request: ApiRequest, body: Question) -> Response:
     The run continues if the client disconnects.
     """
     oracle, user_id = request.api.oracle, request.user_id
-    run_id = await oracle.ask(user_id, body)
+    run_id = await oracle.submit(body.to_request(user_id))
 
     async def wait_for_answer() -> Response:
         answer = await oracle.answer(user_id, run_id)
@@ -95,7 +95,7 @@ async def ask_and_stream(request: ApiRequest, body: Question) -> Response:
 
     An invalid question is answered with an error before the stream starts.
     """
-    run_id = await request.api.oracle.ask(request.user_id, body)
+    run_id = await request.api.oracle.submit(body.to_request(request.user_id))
     batches = request.api.oracle.stream_chunks(request.user_id, run_id)
     return request.stream(
         encode_batches(batches, start_immediately=True), {RUN_ID_HEADER: str(run_id)}

@@ -21,7 +21,7 @@ from dodona.gateway.http.tasks import first_completed, wait_for_disconnect
 from dodona.gateway.routes.oracle import RUN_ID_HEADER
 from dodona.gateway.v1.completion import V1Chunk, V1Completion, encode_event
 from dodona.gateway.v1.passthrough import PassthroughCompletion, start_passthrough
-from dodona.gateway.v1.request import ChatRequest
+from dodona.gateway.v1.request import V1Request
 from dodona.gateway.v1.run_completion import RunCompletion, start_run
 
 _OWNED_BY: Final = "dodona"
@@ -58,27 +58,26 @@ class V1Models(Document, kw_only=True):
     errors=(404, 409, 502),
     starts_run=True,
 )
-async def create_chat_completion(request: ApiRequest) -> Response:
+async def create_chat_completion(request: ApiRequest, body: V1Request) -> Response:
     """Create a chat completion. The model is an agent.
 
     Starts a run of the agent, or calls its model directly if the client sends tools.
     """
-    chat_request = ChatRequest.parse(await request.json())
-    agent, model = _resolve_model(request, chat_request.model)
+    agent, model = _resolve_model(request, body.model)
     api, user_id = request.api, request.user_id
-    if chat_request.is_passthrough:
+    if body.is_passthrough:
         passthrough = start_passthrough(
-            api, user_id=user_id, chat_request=chat_request, agent=agent, model=model
+            api, user_id=user_id, chat_request=body, agent=agent, model=model
         )
-        return await _respond(request, chat_request, passthrough, {})
+        return await _respond(request, body, passthrough, {})
     run = await start_run(
         api,
         request.state.shutdown,
         user_id=user_id,
-        chat_request=chat_request,
+        chat_request=body,
         names=(agent.id, model),
     )
-    return await _respond(request, chat_request, run, {RUN_ID_HEADER: str(run.run_id)})
+    return await _respond(request, body, run, {RUN_ID_HEADER: str(run.run_id)})
 
 
 @routes.get("/v1/models")
@@ -98,11 +97,11 @@ async def retrieve_model(
 
 async def _respond(
     request: ApiRequest,
-    chat_request: ChatRequest,
+    body: V1Request,
     completion: RunCompletion | PassthroughCompletion,
     headers: dict[str, str],
 ) -> Response:
-    if chat_request.stream:
+    if body.stream:
         # An error before the first piece is a normal response, whose status clients need.
         pieces = _stream_with_errors(request, completion.stream())
         return request.stream(
