@@ -101,6 +101,7 @@ bench: dev ## Run the benchmarks, next to peers
 	@$(BIN)/python bench/notify_live.py
 	@$(BIN)/python bench/rules.py
 	@$(BIN)/python bench/vault.py
+	@$(BIN)/python bench/following.py
 
 bench-run: dev $(BENCH)/.installed ## Benchmark whole runs against other agent frameworks
 	@$(BIN)/python bench/run.py

@@ -52,8 +52,7 @@ import jedi
 import tree_sitter_python
 from tree_sitter import Language, Parser
 
-from dodona.tools.code.files.folders import CodeFolders
-from dodona.tools.code.files.walk import FolderWalk
+from dodona.tools.code.files.folders import CodeFolders, FolderWalk
 from dodona.tools.code.index.index import CodeIndex
 from dodona.tools.code.index.tokenize import parts_of
 from dodona.tools.code.semantic.search import SemanticScorer, missing_packages

@@ -31,6 +31,7 @@ from time import perf_counter, time
 from typing import Any
 
 from dodona.cli.terminal.progress import ProgressBar
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.tools.vault import Vault
 
 INDEX_SECONDS = 10.0
@@ -255,7 +256,7 @@ async def ours(vault: Vault, figures: Figures, queries: list[str], count: int) -
         OURS,
         await timed_each(lambda _: vault.refresh_index(lambda done, total: None), range(5)),
     )
-    vault.watch()
+    vault.watch(FileWatcher())
     while not vault.is_watched:  # noqa: ASYNC110 - a thread says so
         await asyncio.sleep(0.05)
     for query in queries[-WARMING:]:

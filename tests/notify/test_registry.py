@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.notices import InjectionPoint
 from dodona.notify import BUILTIN_SUBSCRIBERS, Inbox, SubscriberRegistry
 from tests.notify.subscribing import Folder, event
@@ -97,7 +98,7 @@ async def test_a_file_that_is_added_works_within_a_second_or_so(folder: Folder) 
     """Also for a run that goes on; a bad one changes nothing, a folder may come later."""
     path = folder.path / "later"
     subscribers = SubscriberRegistry([path], builtin=folder.path, clock=folder.clock)
-    async with subscribers.watching(), asyncio.timeout(LIMIT):
+    async with subscribers.watching(FileWatcher()), asyncio.timeout(LIMIT):
         inbox = Inbox(subscribers)
         path.mkdir()
         (path / "a.toml").write_text(TEXT.format(id="a", says="heard"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.rules import (
     Action,
     Deny,
@@ -250,7 +251,7 @@ async def test_rules_follow_their_files(tmp_path: Path) -> None:
     """A file that is added, changed or removed while running takes effect; so does a folder."""
     folder = tmp_path / "rules"
     rules = await asyncio.to_thread(RuleBook, [folder], builtin=NOTHING)
-    async with rules.watching():
+    async with rules.watching(FileWatcher()):
         assert not rules.listens_to("agent.turn.start")
         await asyncio.to_thread(folder.mkdir)
         await asyncio.to_thread((folder / "a.toml").write_text, rule("a"))
@@ -267,7 +268,7 @@ async def test_rules_follow_trees_and_packs(tmp_path: Path) -> None:
     packs, trees = tmp_path / "packs", tmp_path / "trees"
     action = 'kind = "run_tree"\ntree = "t.lisp"'
     rules = await asyncio.to_thread(_with_packs, tmp_path, rule(action=action))
-    async with rules.watching():
+    async with rules.watching(FileWatcher()):
         await asyncio.to_thread(trees.mkdir)
         await asyncio.to_thread((trees / "t.lisp").write_text, '(tree "t" (set :deny "no"))')
         await _until(lambda: not rules.problems())
@@ -289,7 +290,7 @@ async def test_a_rule_works_within_a_second(tmp_path: Path) -> None:
     """From the moment a file is saved it takes less than a second until its rule fires."""
     rules = await asyncio.to_thread(book, tmp_path)
     loop = asyncio.get_running_loop()
-    async with rules.watching():
+    async with rules.watching(FileWatcher()):
         best = 60.0
         for number in range(3):  # the machine may be busy: the best of three counts
             file = tmp_path / f"rules/{number}.toml"

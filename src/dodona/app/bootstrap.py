@@ -32,6 +32,7 @@ from dodona.app.projects.vaults import VaultIndexes, vault_folder
 from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
 from dodona.app.telemetry.logging import configure_logging
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
@@ -99,20 +100,21 @@ async def open_runtime(
         url = await asyncio.to_thread(store_url, config, credentials)
         metrics = Metrics()
         store = await _open_store(stack, config, url, redactor, metrics)
+        watcher = await asyncio.to_thread(_build_watcher, config, url) if serve else None
         bus = Bus()
         stack.callback(bus.close)
         counter = OfflineTokenCounter()
         agents = LiveAgents(
-            stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, watch=serve
+            stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, watcher=watcher
         )
         await agents.apply(config)
-        vaults = await _open_vaults(stack, store, config, watch=serve)
-        code_indexes = await _open_code_indexes(stack, store, config, watch=serve)
+        vaults = await _open_vaults(stack, store, config, watcher)
+        code_indexes = await _open_code_indexes(stack, store, config, watcher)
         registry = _build_tool_registry(store, vaults, code_indexes)
         await register_web_tools(registry, config, credentials, stack)
         if add_tools is not None:
             add_tools(registry)
-        subscribers, rules = await open_notifications(stack, config, watch=serve)
+        subscribers, rules = await open_notifications(stack, config, watcher)
         meter = _build_meter(config)
         deps = RunDeps(
             storage=store,
@@ -142,7 +144,7 @@ async def open_runtime(
             reloader = await asyncio.to_thread(
                 ConfigReloader, config, reload_config, handlers, record_change
             )
-            await stack.enter_async_context(reloader.watching())
+            await stack.enter_async_context(reloader.watching(watcher or FileWatcher()))
         subscribe_metrics(metrics, bus, is_tool=partial(_is_tool, registry))
         add_collectors(metrics, store=store, bus=bus, engine=api.engine)
         yield Runtime(
@@ -172,6 +174,13 @@ async def _open_store(
     return await stack.enter_async_context(store)
 
 
+def _build_watcher(config: Config, url: str) -> FileWatcher:
+    """Return a watcher that polls the folders which Dodona itself writes to."""
+    database = parse_location(url).path
+    folders = [config.home, config.home / "indexes", *([database.parent] if database else [])]
+    return FileWatcher(folders)
+
+
 def _build_tool_registry(
     store: Store, vaults: VaultIndexes, code_indexes: CodeIndexes
 ) -> ToolRegistry:
@@ -190,15 +199,15 @@ def _is_tool(registry: ToolRegistry, name: str) -> bool:
 
 
 async def _open_vaults(
-    stack: AsyncExitStack, store: Store, config: Config, *, watch: bool
+    stack: AsyncExitStack, store: Store, config: Config, watcher: FileWatcher | None
 ) -> VaultIndexes:
     folder = await asyncio.to_thread(vault_folder, config)
-    vaults = VaultIndexes(store.projects, default=folder, home=config.home, watch=watch)
+    vaults = VaultIndexes(store.projects, default=folder, home=config.home, watcher=watcher)
     return await stack.enter_async_context(vaults)
 
 
 async def _open_code_indexes(
-    stack: AsyncExitStack, store: Store, config: Config, *, watch: bool
+    stack: AsyncExitStack, store: Store, config: Config, watcher: FileWatcher | None
 ) -> CodeIndexes:
     folders = await asyncio.to_thread(code_folders, config)
     code_indexes = CodeIndexes(
@@ -207,7 +216,7 @@ async def _open_code_indexes(
         home=config.home,
         max_file_kb=config.settings.code.max_file_kb,
         scorer=await asyncio.to_thread(open_code_embeddings, config),
-        watch=watch,
+        watcher=watcher,
     )
     return await stack.enter_async_context(code_indexes)
 

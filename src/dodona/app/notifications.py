@@ -11,6 +11,7 @@ from typing import Final
 
 from dodona.agent.leaves import REGISTRY
 from dodona.app.config.config import Config
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import DodonaError
 from dodona.documents import read_document
 from dodona.notify import SubscriberRegistry
@@ -41,14 +42,14 @@ def load_subscribers(config: Config) -> SubscriberRegistry:
 
 
 async def open_notifications(
-    stack: AsyncExitStack, config: Config, *, watch: bool
+    stack: AsyncExitStack, config: Config, watcher: FileWatcher | None
 ) -> tuple[SubscriberRegistry, RuleBook]:
-    """Load subscribers and rules. With `watch`, reload them when files change."""
+    """Load subscribers and rules. With a `watcher`, reload them when files change."""
     subscribers = await asyncio.to_thread(load_subscribers, config)
     rules = await asyncio.to_thread(load_rules, config)
-    if watch:
-        await stack.enter_async_context(subscribers.watching())
-        await stack.enter_async_context(rules.watching())
+    if watcher is not None:
+        await stack.enter_async_context(subscribers.watching(watcher))
+        await stack.enter_async_context(rules.watching(watcher))
     return subscribers, rules
 
 

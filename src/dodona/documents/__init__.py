@@ -1,9 +1,8 @@
-"""Read, validate, edit and watch TOML files. Errors come with file, line, key and a hint."""
+"""Read, validate and edit TOML files. Errors come with file, line, key and a hint."""
 
 from __future__ import annotations
 
 from dodona.documents.document import MAX_BYTES, Document, parse_document, read_document
-from dodona.documents.file_watcher import list_files, watch_folders
 from dodona.documents.model_shape import (
     ModelShape,
     NonEmptyStrings,
@@ -27,9 +26,7 @@ __all__ = [
     "dotted_key",
     "field_error",
     "is_table",
-    "list_files",
     "locate_keys",
     "parse_document",
     "read_document",
-    "watch_folders",
 ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import Any, Final
 
+from dodona.concurrency.file_watcher import FileWatcher, list_files
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation
-from dodona.documents import list_files, watch_folders
 from dodona.notify.formats import toon_encoder
 from dodona.notify.subscriber import Subscriber, read_subscriber
 
@@ -41,7 +43,7 @@ class _SubscriberSet:
 
 
 class SubscriberRegistry:
-    """The built-in subscribers and those in `folders`; see `documents.watch_folders` for `*`.
+    """The built-in subscribers and those in `folders`; see `list_files` for `*`.
 
     `skipped_folders` returns, at each load, the folders to ignore.
 
@@ -88,9 +90,10 @@ class SubscriberRegistry:
                 _log.warning("skipped a subscriber: %s", problem)
 
     @asynccontextmanager
-    async def watching(self) -> AsyncGenerator[SubscriberRegistry]:
+    async def watching(self, watcher: FileWatcher) -> AsyncGenerator[SubscriberRegistry]:
         """Load the subscribers, and reload them on changes until the block ends."""
-        async with watch_folders(self._folders, self.reload):
+        reload = partial(asyncio.to_thread, self.reload)
+        async with watcher.watch_files(lambda: self._folders, reload):
             yield self
 
     def list(self) -> Sequence[Mapping[str, Any]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from dodona.concurrency.file_watcher import FileWatcher, list_files
 from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RuleOverrides
 from dodona.core.errors import ConfigError, DodonaError, NotFound, SourceLocation, did_you_mean
 from dodona.core.events import Event
-from dodona.documents import list_files, watch_folders
 from dodona.rules.inputs import EventInputs
 from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import Pack, has_invalid_manifest, load_packs
@@ -152,12 +154,13 @@ class RuleBook:
             _log.warning("rules with errors:\n%s", "\n".join(problems))
 
     @asynccontextmanager
-    async def watching(self) -> AsyncGenerator[RuleBook]:
+    async def watching(self, watcher: FileWatcher) -> AsyncGenerator[RuleBook]:
         """Reload the rules on changes until the block ends."""
         watched = [*self._folders, *(folder.parent / "trees" for folder in self._folders)]
         for folder in self._pack_folders:
             watched += [folder / "*", folder / "*" / "rules", folder / "*" / "trees"]
-        async with watch_folders(watched, self.reload, suffixes=(".toml", ".lisp")):
+        reload = partial(asyncio.to_thread, self.reload)
+        async with watcher.watch_files(lambda: watched, reload, suffixes=(".toml", ".lisp")):
             yield self
 
     def _load_rule_set(self) -> _RuleSet:

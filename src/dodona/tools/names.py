@@ -6,5 +6,7 @@ from typing import Final
 
 from dodona.tools import code, notify_self, threads, vault, web
 
-_MODULES = (*code.TOOLS, *threads.TOOLS, *vault.TOOLS, *web.TOOLS, notify_self)
-BUILTIN_TOOL_NAMES: Final = frozenset(module.SPEC.name for module in _MODULES)
+_SPECS = [entry[0] for entry in (*code.TOOLS, *threads.TOOLS, *vault.TOOLS)]
+BUILTIN_TOOL_NAMES: Final = frozenset(
+    spec.name for spec in (*_SPECS, *(tool.SPEC for tool in web.TOOLS), notify_self.SPEC)
+)

@@ -17,10 +17,10 @@ from dodona.core.domain.notices import (
 )
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.events import SELF_NOTIFY, Event, Severity
-from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.store.notifications.notices import NoticeLog
+from dodona.tools.presentation import string, tool_spec
 from dodona.tools.registry import ToolRegistry
 
 MAX_MESSAGE_CHARS: Final = 2_000
@@ -35,47 +35,25 @@ _PRIORITIES: Final = {
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DELAY = re.compile(r"\+(\d{1,6})([smhd])")
 
-SPEC: Final = ToolSpec(
+SPEC: Final = tool_spec(
     "notify_self",
     "Leave a note to yourself. By default it is delivered before your next turn. With 'deliver_at' "
     "it is delivered later: at a time, after a delay, or when a tool is called. With "
     "'persist_cross_session' it survives this conversation until it has been delivered.",
-    {
-        "type": "object",
-        "properties": {
-            "message": {
-                "type": "string",
-                "description": "The text of the note.",
-                "minLength": 1,
-                "maxLength": MAX_MESSAGE_CHARS,
-            },
-            "priority": {
-                "type": "string",
-                "description": "The urgency of the note.",
-                "enum": list(_PRIORITIES),
-                "default": "normal",
-            },
-            "category": {
-                "type": "string",
-                "description": "One word for the topic.",
-                "maxLength": 40,
-                "default": "note",
-            },
-            "deliver_at": {
-                "type": "string",
-                "description": "'2026-01-31T09:00:00Z', '+10m' (s, m, h, d), 'tool:NAME' (when "
-                "that tool is called), 'when:EXPRESSION' (a CEL expression over `event`), or "
-                "'next_session'. Default: the next turn.",
-                "maxLength": 400,
-            },
-            "persist_cross_session": {
-                "type": "boolean",
-                "description": "Keep the note after this run until it has been delivered.",
-                "default": False,
-            },
-        },
-        "required": ["message"],
-        "additionalProperties": False,
+    required=("message",),
+    message=string("The text of the note.", minLength=1, maxLength=MAX_MESSAGE_CHARS),
+    priority=string("The urgency of the note.", enum=list(_PRIORITIES), default="normal"),
+    category=string("One word for the topic.", maxLength=40, default="note"),
+    deliver_at=string(
+        "'2026-01-31T09:00:00Z', '+10m' (s, m, h, d), 'tool:NAME' (when that tool is called), "
+        "'when:EXPRESSION' (a CEL expression over `event`), or 'next_session'. Default: the next "
+        "turn.",
+        maxLength=400,
+    ),
+    persist_cross_session={
+        "type": "boolean",
+        "description": "Keep the note after this run until it has been delivered.",
+        "default": False,
     },
 )
 

@@ -39,6 +39,7 @@ class DatabaseFormat:
     schema: str
     application_id: int
     version: int
+    label: str = "cache"  # for errors
     cache_kb: int = 8_000  # page cache of each connection
 
 
@@ -70,6 +71,16 @@ class RebuildableDatabase:
         self._thread_local = threading.local()
         self._lock = threading.Lock()
         self._connections: list[_ThreadConnection] = []
+
+    def run_safely(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `run`; a database error becomes a ToolFailed without its text, which names paths."""
+        try:
+            return self.run(work)
+        except sqlite3.Error as error:
+            _log.error("the %s cannot be used: %s", self._format.label, error)
+            raise ToolFailed(
+                f"the {self._format.label} is unavailable at the moment.", hint="Try again later."
+            ) from error
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` and return its result; if the file is damaged, retry on a new one."""
@@ -207,6 +218,15 @@ def snapshot(db: sqlite3.Connection) -> Generator[None]:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+# Selects the rows at or below a path; `path_bounds` returns the values.
+IS_BELOW_PATH: Final = "(path = ? OR path > ? AND path < ?)"
+
+
+def path_bounds(path: str) -> tuple[str, str, str]:
+    """Return the values for `IS_BELOW_PATH`; everything is below the empty path."""
+    return (path, f"{path}/", f"{path}{chr(ord('/') + 1)}") if path else ("", "", chr(0x10FFFF))
 
 
 def is_damaged(error: sqlite3.DatabaseError) -> bool:

@@ -17,6 +17,7 @@ from dodona.app.projects.code import (
     open_code_embeddings,
     outermost_folders,
 )
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, as_text
 from dodona.store.store import Store
@@ -95,7 +96,7 @@ async def test_a_project_without_folders_has_no_code(found: CodeIndexes, store: 
 async def test_folders_in_use_are_followed(store: Store, folder: Path, tmp_path: Path) -> None:
     """Where that is wanted, until the end."""
     async with CodeIndexes(
-        store.projects, default=(folder,), home=tmp_path / "home", watch=True
+        store.projects, default=(folder,), home=tmp_path / "home", watcher=FileWatcher()
     ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
         assert isinstance(code, IndexedCode)

@@ -6,19 +6,21 @@ import asyncio
 import os
 import sqlite3
 import stat
+import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 import pytest
 
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
 from dodona.app.projects import vaults
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, ToolFailed, as_text
 from dodona.net.redactor import Redactor
@@ -147,7 +149,9 @@ async def test_folders_in_use_are_followed(
     garden = tmp_path / "garden"
     garden.mkdir()
     await store.projects.create(make("garden", garden))
-    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
+    async with VaultIndexes(
+        store.projects, default=notes, home=home, watcher=FileWatcher()
+    ) as found:
         default = found.at(notes)
         await arrived(default)
         assert await found(LOCAL_USER, DEFAULT_PROJECT) is default
@@ -168,7 +172,9 @@ async def test_only_so_many_folders_are_followed(
     """The others are looked through, and know as much."""
     monkeypatch.setattr(vaults, "MAX_WATCHED_FOLDERS", 1)
     await store.projects.create(make("loose"))
-    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
+    async with VaultIndexes(
+        store.projects, default=notes, home=home, watcher=FileWatcher()
+    ) as found:
         vault = await found(LOCAL_USER, "loose")
         await arrived(found.at(notes))
         assert not vault.is_watched
@@ -211,6 +217,39 @@ async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Pa
     async with up():
         (index,) = await asyncio.to_thread(lambda: [*(tmp_path / "home" / "indexes").glob("*.db")])
         assert await asyncio.to_thread(known, index) == ["ash.md", "elm.md"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is of Linux")
+async def test_commits_wake_no_watcher(tmp_path: Path) -> None:
+    """Config, rules, vault and database in one folder: only the vault is watched by the system."""
+    home = tmp_path / "home"
+    environment = {"DODONA_HOME": str(home), "DODONA_AGENT__PROVIDER": "extractive"}
+
+    def load() -> Config:
+        return load_config(environment, None)
+
+    redactor = Redactor()
+    config = await asyncio.to_thread(load)
+    credentials = Credentials(config, environment, redactor)
+    async with open_runtime(
+        config, credentials, redactor, serve=True, reload_config=load
+    ) as runtime:
+        vault = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
+        assert isinstance(vault, Vault)
+        await arrived(vault)
+        watched = await asyncio.to_thread(watched_folders)
+        assert (home / "vault").stat().st_ino in watched
+        assert not {home.stat().st_ino, (home / "indexes").stat().st_ino} & watched
+
+
+def watched_folders() -> set[int]:
+    """The inode numbers of the folders that the system watches for this process."""
+    found: set[int] = set()
+    for info in Path("/proc/self/fdinfo").iterdir():
+        with suppress(OSError):
+            lines = info.read_text().splitlines()
+            found |= {int(line.split()[2][4:], 16) for line in lines if line.startswith("inotify")}
+    return found
 
 
 def known(index: Path) -> list[str]:

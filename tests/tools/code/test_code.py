@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.knowledge.code import IndexProgress
 from dodona.core.errors import ToolFailed, ToolRetry, as_text
+from dodona.tools import index_follower
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code import code as module
+from dodona.tools.rebuildable_db import file_lock
 
 LONG = 40.0
 
@@ -42,6 +47,27 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(LONG):
         while not holds():  # noqa: ASYNC110 - another thread makes it true
             await asyncio.sleep(0.02)
+
+
+_listing: list[list[str]] = []
+
+
+def _note_listing(event: str, _arguments: object) -> None:
+    if event == "os.scandir" and threading.current_thread().name == "dodona-follow-code":
+        for listed in _listing:
+            listed.append(event)
+
+
+sys.addaudithook(_note_listing)
+
+
+@contextmanager
+def folders_listed() -> Iterator[list[str]]:
+    """What the thread that follows the code lists meanwhile."""
+    listed: list[str] = []
+    _listing.append(listed)
+    yield listed
+    _listing.remove(listed)
 
 
 async def names(code: IndexedCode, query: str) -> list[str]:
@@ -125,15 +151,68 @@ async def test_who_cancels_keeps_what_is_done(code: IndexedCode, root: Path) -> 
 
 async def test_folders_are_followed(code: IndexedCode, root: Path) -> None:
     """What changes is taken in without a question; what is ignored is not looked at."""
-    await code.watch()
+    code.watch(FileWatcher())
     await until(lambda: code.is_watched)
     (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
     await until_found(code, "gamma", ["b.py"])
     (root / "b.py").unlink()
     await until_found(code, "gamma", [])
-    await code.watch()
+    code.watch(FileWatcher())
     await code.close()
     assert not code.is_watched
+
+
+async def test_only_what_changed_is_looked_at(code: IndexedCode, root: Path) -> None:
+    """A change in one folder reads no other folder; one of the ignore rules reads theirs again."""
+    for name in ("one", "two"):
+        (root / name).mkdir()
+        (root / name / "x.py").write_text(f"def {name}():\n    pass\n", encoding="utf-8")
+    code.watch(FileWatcher())
+    await until(lambda: code.is_watched)
+    with folders_listed() as listed:
+        (root / "one" / "x.py").write_text("def uno():\n    pass\n", encoding="utf-8")
+        await until_found(code, "uno", ["one/x.py"])
+        assert listed == []
+        (root / "one").rename(root / "three")
+        await until_found(code, "uno", ["three/x.py"])
+        (root / "two" / ".gitignore").write_text("x.py\n", encoding="utf-8")
+        await until_found(code, "two", [])
+        (root / "two" / ".gitignore").unlink()
+        await until_found(code, "two", ["two/x.py"])
+        (root / ".gitignore").write_text("three/\n", encoding="utf-8")
+        await until_found(code, "uno", [])
+        assert await names(code, "alpha") == ["a.py"]
+
+
+async def test_an_index_that_is_made_anew_while_it_is_followed(
+    code: IndexedCode, tmp_path: Path, root: Path
+) -> None:
+    """The next change finds it empty, and all files are taken in again."""
+    code.watch(FileWatcher())
+    await until(lambda: code.is_watched)
+    for file in (tmp_path / "indexes").iterdir():
+        file.unlink()
+    (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
+    await until_found(code, "gamma", ["b.py"])
+    assert await names(code, "alpha") == ["a.py"]
+
+
+async def test_who_asks_while_changes_wait_is_told(
+    code: IndexedCode, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes after a bounded wait, and says that the index is not complete."""
+    monkeypatch.setattr(index_follower, "CATCH_UP_SECONDS", 0.2)
+    code.watch(FileWatcher())
+    await until(lambda: code.is_watched)
+    with file_lock(next((root.parent / "indexes").glob("*.taking"))):  # another process writes
+        (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
+        await until(lambda: not code.is_watched)
+        async with asyncio.timeout(LONG):
+            while (await code.state()).is_complete:  # noqa: ASYNC110 - time makes it so
+                await asyncio.sleep(0.02)
+        assert await names(code, "gamma") == []
+    await until_found(code, "gamma", ["b.py"])
+    assert (await code.state()).is_complete
 
 
 async def test_it_begins_from_nothing(code: IndexedCode) -> None:

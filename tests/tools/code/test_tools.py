@@ -14,7 +14,7 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, SourceReference, ToolCallResult, ToolContext
 from dodona.tools.call import call_tool
 from dodona.tools.code import IndexedCode, NoCode, add_code_tools
-from dodona.tools.code.files.files import version_of
+from dodona.tools.code.files.folders import version_of
 from dodona.tools.registry import ToolRegistry
 
 METER = '''\

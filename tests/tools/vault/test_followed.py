@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from dodona.tools.vault import Vault
+from dodona.concurrency.file_watcher import FileWatcher
+from dodona.core.messages import ToolCall
+from dodona.core.ports.tools import ToolContext
+from dodona.tools import index_follower
+from dodona.tools.call import call_tool
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault import Vault, add_vault_tools
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -58,7 +65,7 @@ class Garden:
                 await asyncio.sleep(0.02)
 
     async def followed(self) -> None:
-        self.vault.watch()
+        self.vault.watch(FileWatcher())
         async with asyncio.timeout(LIMIT):
             while not self.vault.is_watched:  # noqa: ASYNC110 - a thread says so
                 await asyncio.sleep(0.02)
@@ -191,3 +198,43 @@ async def test_it_catches_up_at_the_start(tmp_path: Path) -> None:
     with nobody_looks():
         assert (await second.found("elm"), await second.found("birch")) == (["a.md"], [])
     await second.vault.close()
+
+
+async def test_many_notes_that_come_at_once_block_nobody(garden: Garden, tmp_path: Path) -> None:
+    """They are taken in by batches: who writes meanwhile waits for one of them at most."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for n in range(600):
+        (outside / f"{n:03}.md").write_text(f"# {n}\n\na poplar")
+    outside.rename(garden.root / "inside")
+    await garden.vault.write("c.md", "a cedar")
+    assert await garden.found("cedar") == ["c.md"]
+    await garden.comes("599", "inside/599.md")
+    assert len(await garden.vault.list("inside")) == 600
+
+
+async def test_who_asks_while_changes_wait_is_told(
+    garden: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes after a bounded wait, and says what it may lack."""
+    monkeypatch.setattr(index_follower, "CATCH_UP_SECONDS", 0.2)
+
+    async def vault_of(_user_id: str, _project_id: str) -> Vault:
+        return garden.vault
+
+    with closing(sqlite3.connect(garden.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")  # another process writes to the index
+        garden.write("a.md", "an elm now")
+        async with asyncio.timeout(LIMIT):
+            while not garden.vault.is_behind:  # noqa: ASYNC110 - time makes it so
+                await asyncio.sleep(0.02)
+        assert await garden.found("oak") == ["a.md"]
+        registry = ToolRegistry()
+        add_vault_tools(registry, vault_of)
+        call = ToolCall("1", "vault_search", '{"query": "oak"}')
+        context = ToolContext("ada", "one", "run/1")
+        found = await call_tool(registry, call, agent="oracle", context=context)
+        assert "[Recent changes are still being indexed. Ask again for them.]" in found.result.text
+        other.execute("ROLLBACK")
+    await garden.comes("elm", "a.md")
+    assert not garden.vault.is_behind

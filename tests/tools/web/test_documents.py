@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from dodona.core.errors import ToolFailed
 from dodona.net.egress_guard import FetchResponse
 from dodona.net.urls import parse_url
-from dodona.tools.web.charsets import decode_body
-from dodona.tools.web.documents import read_document
+from dodona.tools.web.documents import decode_body, read_document
 
 META = '<meta charset="{}"><p>grün'
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.tools.web.robots import RobotsRule, RobotsTxt, parse_robots
+from dodona.tools.web.politeness import RobotsRule, RobotsTxt, parse_robots
 
 FITS = [
     ("/fish", "/fish"),

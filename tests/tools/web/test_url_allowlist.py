@@ -6,7 +6,7 @@ import pytest
 
 from dodona.core.errors import AccessDenied
 from dodona.net.urls import parse_url
-from dodona.tools.web.url_allowlist import UrlAllowlist
+from dodona.tools.web.fetch import UrlAllowlist
 
 
 def test_what_was_typed_for_http_may_be_encrypted() -> None:

@@ -13,6 +13,7 @@ from dodona.agent.leaves import REGISTRY
 from dodona.app.agents.souls import read_soul
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.agents import AgentDef, Agents, QueueMode
 from dodona.core.events import Emit
 from dodona.documents import KeyPath
@@ -62,12 +63,12 @@ def _load_soul(config: Config, agent: AgentSection, path: KeyPath) -> str:
 
 
 class AgentTrees:
-    """The tree of each agent. With `watch`, a tree is reloaded when its file changes."""
+    """The tree of each agent. With a `watcher`, a tree is reloaded when its file changes."""
 
-    def __init__(self, stack: AsyncExitStack, emit: Emit, *, watch: bool) -> None:
+    def __init__(self, stack: AsyncExitStack, emit: Emit, watcher: FileWatcher | None) -> None:
         self._stack = stack
         self._emit = emit
-        self._watch = watch
+        self._watcher = watcher
         self._by_path: dict[Path, Reloader] = {}
         self._by_agent: dict[str, Reloader] = {}
 
@@ -91,7 +92,7 @@ class AgentTrees:
         if file not in self._by_path:
             build = partial(Reloader, [file], registry=REGISTRY, emit=self._emit)
             reloader = await asyncio.to_thread(build)
-            if self._watch:
-                await self._stack.enter_async_context(reloader.watching())
+            if self._watcher is not None:
+                await self._stack.enter_async_context(reloader.watching(self._watcher))
             self._by_path[file] = reloader
         return self._by_path[file]

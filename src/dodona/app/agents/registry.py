@@ -13,6 +13,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import ConfiguredModels
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.events import Emit
@@ -32,14 +33,14 @@ class LiveAgents:
         redactor: Redactor,
         counter: TokenCounter,
         emit: Emit,
-        watch: bool,
+        watcher: FileWatcher | None,
     ) -> None:
         self._http = http
         self._redactor = redactor
         self.agents = Agents()
         self.model_choices: Mapping[str, ModelChoice] = {}  # by agent name; [agent] is ""
         self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
-        self.trees = AgentTrees(stack, emit, watch=watch)
+        self.trees = AgentTrees(stack, emit, watcher)
         self.router = LiveRouter()  # which agent answers which messages
 
     async def apply(self, config: Config) -> None:

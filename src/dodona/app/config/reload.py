@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
-from dodona.app.config.config import Config
+from dodona.app.config.config import DEFAULT_FILE_NAME, Config
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import KeyPath, Section, dotted_key
-from dodona.documents.file_watcher import watch_folders
 
 _log = logging.getLogger(__name__)
 
@@ -45,18 +45,14 @@ class ConfigReloader:
         self._last_error = ""
 
     @asynccontextmanager
-    async def watching(self) -> AsyncGenerator[None]:
+    async def watching(self, watcher: FileWatcher) -> AsyncGenerator[None]:
         """Watch the config file and the souls while the block runs."""
-        loop = asyncio.get_running_loop()
-        file = self._config.origins.file
-        souls = soul_files(self._config).values()
-        folders = {self._config.home, *(each.parent for each in (file, *souls) if each)}
-        suffixes = (".toml", *{each.suffix for each in souls})
 
-        def on_change() -> None:
-            asyncio.run_coroutine_threadsafe(self.reload(), loop).result()
+        def files() -> Iterator[Path]:
+            yield self._config.origins.file or self._config.home / DEFAULT_FILE_NAME
+            yield from soul_files(self._config).values()
 
-        async with watch_folders(sorted(folders), on_change, suffixes=suffixes):
+        async with watcher.watch_files(files, self.reload):
             yield
 
     async def reload(self) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Self, TypeAlias
 from dodona.app.config.config import Config
 from dodona.app.config.origins import expand_user
 from dodona.app.projects.cache import ProjectCache
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError
 from dodona.store.projects.projects import Projects
@@ -59,7 +60,7 @@ class CodeIndexes:
     """Opens the code index of a project. `default` are the folders of the project `default`.
 
     They belong to the local user; projects of other users have only the folders they name. The
-    context closes all indexes on exit. With `watch`, it watches the folders in use.
+    context closes all indexes on exit. With a `watcher`, the folders in use are watched.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class CodeIndexes:
         home: Path,
         max_file_kb: int = 1024,
         scorer: SemanticScorer | None = None,
-        watch: bool = False,
+        watcher: FileWatcher | None = None,
     ) -> None:
         self.folders = ProjectCache(projects, self._resolve_roots)
         self._default = default
         self._home = home
         self._max_file_kb = max_file_kb
         self._scorer = scorer
-        self._watch = watch
+        self._watcher = watcher
         self._by_roots: dict[_Roots, IndexedCode] = {}
         self._watched_count = 0
 
@@ -101,9 +102,9 @@ class CodeIndexes:
             return NoCode()
         is_new = roots not in self._by_roots
         code = self.at(roots)
-        if self._watch and is_new and self._watched_count < MAX_WATCHED_PROJECTS:
+        if self._watcher and is_new and self._watched_count < MAX_WATCHED_PROJECTS:
             self._watched_count += 1
-            await code.watch()
+            code.watch(self._watcher)
         return code
 
     def at(self, roots: _Roots) -> IndexedCode:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from dodona.app.config.config import Config
 from dodona.app.config.origins import expand_user
 from dodona.app.projects.cache import ProjectCache
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, ToolFailed
 from dodona.store.projects.projects import Projects
@@ -44,19 +45,24 @@ class VaultIndexes:
     """Opens the vault of a project. `default` is the vault of the project `default`.
 
     Only the local user's default project uses the configured folder. All other projects without
-    a `vault_path` have a folder in the Dodona folder, created on first use. With `watch`, the
+    a `vault_path` have a folder in the Dodona folder, created on first use. With a `watcher`, the
     folders in use are watched while the context is open, so that a search need not scan them
     first. The default folder is watched from the start, so that its index is current before the
     first question.
     """
 
     def __init__(
-        self, projects: Projects, *, default: Path, home: Path, watch: bool = False
+        self,
+        projects: Projects,
+        *,
+        default: Path,
+        home: Path,
+        watcher: FileWatcher | None = None,
     ) -> None:
         self.folder = ProjectCache(projects, self._resolve_folder)
         self.default = default
         self._home = home
-        self._watch = watch
+        self._watcher = watcher
         self._vaults: dict[Path, Vault] = {}
         self._watched_count = 0
 
@@ -86,9 +92,9 @@ class VaultIndexes:
     def _open_watched(self, folder: Path) -> Vault:
         is_new = folder not in self._vaults
         vault = self.at(folder)
-        if self._watch and is_new and self._watched_count < MAX_WATCHED_FOLDERS:
+        if self._watcher and is_new and self._watched_count < MAX_WATCHED_FOLDERS:
             self._watched_count += 1
-            vault.watch()
+            vault.watch(self._watcher)
         return vault
 
     def folder_of(self, project: Project) -> Path:

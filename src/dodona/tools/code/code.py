@@ -1,7 +1,8 @@
 """The code of a project: folders with one index, which an agent can search and read.
 
-Before a query, the index is refreshed unless its folders are watched. If a refresh takes long, such
-as the first one, it continues in the background and queries use the index as it is.
+Before a query, the index is refreshed; while its folders are watched, only reported changes are
+indexed. If that takes long, as the first time, it continues in the background and queries use the
+index as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from threading import Event
 from time import monotonic
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.concurrency.workers import WorkerThreads
 from dodona.core.domain.knowledge.code import (
     CodeHit,
@@ -29,7 +33,7 @@ from dodona.tools.code.files.folders import CodeFolders
 from dodona.tools.code.files.ignore_rules import IGNORE_FILES
 from dodona.tools.code.index.index import CodeIndex
 from dodona.tools.code.semantic.search import SemanticScorer
-from dodona.tools.folder_watcher import FolderWatcher
+from dodona.tools.index_follower import IndexFollower
 
 REFRESH_INTERVAL_SECONDS: Final = 3.0  # how long a refreshed index counts as fresh
 REFRESH_TIMEOUT_SECONDS: Final = 3.0  # how long a query waits for a refresh
@@ -58,7 +62,7 @@ class IndexedCode:
         self._index = CodeIndex(
             CodeFolders(roots), path, max_bytes=max_file_kb * 1024, scorer=scorer
         )
-        self._watcher: FolderWatcher | None = None
+        self._follower: IndexFollower | None = None
         self._pending_refresh: asyncio.Future[IndexState] | None = None
         self._wait_deadline = 0.0
         self._fresh_until = 0.0
@@ -93,8 +97,10 @@ class IndexedCode:
         return await _run_in_thread(lambda: self._index.versions(paths))
 
     async def state(self) -> IndexState:
-        """Return the state of the index."""
-        return await _run_in_thread(self._index.state)
+        """Return the state of the index; it is not complete while changes wait to be indexed."""
+        state = await _run_in_thread(self._index.state)
+        is_behind = self._follower is not None and self._follower.is_behind
+        return replace(state, is_complete=False) if is_behind else state
 
     async def refresh(self, progress: Callable[[IndexProgress], None] | None = None) -> IndexState:
         """Index all changes. `progress` is called in a worker thread.
@@ -119,38 +125,44 @@ class IndexedCode:
         await _run_in_thread(self._index.discard)
         return await self.refresh(progress)
 
-    async def watch(self) -> None:
-        """Watch the folders until `close`."""
-        if self._watcher is None:
+    def watch(self, watcher: FileWatcher) -> None:
+        """Index changes as they happen, until `close`."""
+        if self._follower is None:
             roots = [folder.root for folder in self._index.folders.all]
-            self._watcher = FolderWatcher(
-                roots,
-                lambda _, stop: self._refresh_blocking(stop),
-                path_filter=_is_watched_path,
-                label="code",
+            self._follower = IndexFollower(
+                watcher, roots, self._index_changes, path_filter=_is_watched_path, label="code"
             )
 
     @property
     def is_watched(self) -> bool:
-        """Whether the watcher runs and has processed all changes."""
-        return self._watcher is not None and self._watcher.is_up_to_date
+        """Whether the folders are watched and all changes are indexed."""
+        return self._follower is not None and self._follower.is_up_to_date
 
     async def close(self) -> None:
         """Stop background work; the work done so far is kept."""
         self._stop.set()
-        if self._watcher is not None:
-            await _run_in_thread(self._watcher.close)
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            await _run_in_thread(follower.close)
         if self._pending_refresh is not None:
             await asyncio.wait({self._pending_refresh})
         await _run_in_thread(self._index.close)
 
-    def _refresh_blocking(self, stop: Event) -> None:
-        self._index.refresh(stop=stop)
+    def _index_changes(self, changed: Sequence[PurePath] | None, stop: Event) -> None:
+        if changed is None:
+            self._index.refresh(stop=stop)
+        else:
+            self._index.update(changed, stop)
 
     async def _wait_until_fresh(self) -> None:
-        """Wait for a refresh of the index, but only for a short time."""
+        """Wait until changes are indexed, but only for a short time."""
+        follower = self._follower
+        if follower is not None and not follower.is_up_to_date:
+            await _indexing_workers().submit(follower.catch_up)
+        if follower is not None and follower.is_active:
+            return
         now = monotonic()
-        if self._pending_refresh is None and now > self._fresh_until and not self.is_watched:
+        if self._pending_refresh is None and now > self._fresh_until:
             work = _indexing_workers().submit(
                 lambda: self._index.refresh(stop=self._stop, wait_for_lock=False)
             )

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final, TypeVar
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.concurrency.workers import WorkerThreads
 from dodona.core.domain.knowledge.notes import (
     Backlink,
@@ -22,7 +23,8 @@ from dodona.core.domain.knowledge.notes import (
     NoteWriteResult,
 )
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
-from dodona.tools.folder_watcher import FolderWatcher
+from dodona.tools.index_follower import IndexFollower
+from dodona.tools.presentation import MAX_SUGGESTION_CANDIDATES, suggest_path
 from dodona.tools.rebuildable_db import LOCK_TIMEOUT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
@@ -39,7 +41,6 @@ from dodona.tools.vault.notes.links import LinkResolver
 from dodona.tools.vault.notes.notes import parse_note
 from dodona.tools.vault.notes.paths import folder_parts, note_parts
 
-MAX_SUGGESTION_CANDIDATES: Final = 2_000  # paths considered as suggestions
 MAX_FOLDER_INDEX_NOTES: Final = 2_000  # notes per index.md
 
 _log = logging.getLogger(__name__)
@@ -55,8 +56,7 @@ class Vault:
 
     def __init__(self, root: Path, index_path: Path) -> None:
         self.root = root
-        self.index = VaultIndex(root, index_path, is_watched=lambda: self.is_watched)
-        self._watcher: FolderWatcher | None = None
+        self.index = VaultIndex(root, index_path)
         self._lock_path = index_path.with_suffix(".lock")
         self._move_log = MoveLog(index_path.with_suffix(".moves"))
         self._mover = Mover(root, self.index, self._move_log)
@@ -67,21 +67,26 @@ class Vault:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the watcher runs and has processed all changes."""
-        return self._watcher is not None and self._watcher.is_up_to_date
+        """Whether the folder is watched and all changes are indexed."""
+        return self.index.follower is not None and self.index.follower.is_up_to_date
 
-    def watch(self) -> None:
+    @property
+    def is_behind(self) -> bool:
+        """Whether recent changes are still being indexed, so that results may lack them."""
+        return self.index.is_behind
+
+    def watch(self, watcher: FileWatcher) -> None:
         """Index changes as they happen, until `close`."""
-        if self._watcher is None:
-            self._watcher = FolderWatcher(
-                [self.root], self._index_changes, path_filter=_is_visible, label="vault"
+        if self.index.follower is None:
+            self.index.follower = IndexFollower(
+                watcher, [self.root], self._index_changes, path_filter=_is_visible, label="vault"
             )
 
     async def close(self) -> None:
         """Stop watching, and close the index when it is no longer in use."""
-        if self._watcher is not None:
-            await _run_in_thread(self._watcher.close)
-            self._watcher = None
+        follower, self.index.follower = self.index.follower, None
+        if follower is not None:
+            await _run_in_thread(follower.close)
         await _run_in_thread(self.index.close)
 
     async def refresh_index(self, progress: Callable[[int, int], None]) -> None:
@@ -147,9 +152,9 @@ class Vault:
 
     def _index_changes(self, changed: Sequence[PurePath] | None, stop: threading.Event) -> None:
         if changed is None:
-            self.index.refresh(lambda done, total: _raise_if_stopped(stop))
+            self.index.refresh(stop=stop)
         else:
-            self.index.reindex(path.relative_to(self.root).as_posix() for path in changed)
+            self.index.update((path.relative_to(self.root).as_posix() for path in changed), stop)
 
     def _resolve_parts(self, path: str) -> tuple[str, ...]:
         return resolve_spelling(self.root, note_parts(path))
@@ -179,7 +184,7 @@ class Vault:
         outcome = write_file(self.root, parts, text=content, version=version)
         note = parse_note("/".join(parts), content)
         try:
-            self.index.reindex([note.path])
+            self.index.update([note.path])
         except (OSError, DodonaError) as error:
             # The note is written even if indexing fails.
             _log.warning("cannot index a note yet: %s", error)
@@ -248,18 +253,8 @@ class Vault:
     def _not_found_error(self, path: str) -> NotFound:
         """Return the error for a missing note, with a suggestion."""
         paths = [note.path for note in self.index.notes()]
-        name = PurePosixPath(path).name.casefold()
-        same_name = [
-            candidate for candidate in paths if PurePosixPath(candidate).name.casefold() == name
-        ]
-        suggestion = (
-            f"Did you mean '{same_name[0]}'?"
-            if same_name
-            else did_you_mean(path, paths[:MAX_SUGGESTION_CANDIDATES])
-        )
-        return NotFound(
-            f"there is no note '{path}'.", hint=suggestion or "Search for it, or list the folder."
-        )
+        hint = suggest_path(path, paths, otherwise="Search for it, or list the folder.")
+        return NotFound(f"there is no note '{path}'.", hint=hint)
 
     async def _run_read(self, work: Callable[[], T]) -> T:
         def run() -> T:
@@ -314,15 +309,6 @@ class Vault:
 def _is_visible(path: PurePath) -> bool:
     """Whether a path is not hidden: hidden files are never notes."""
     return not any(part.startswith(".") for part in path.parts)
-
-
-class _WatchStopped(DodonaError):
-    """The watcher is stopping."""
-
-
-def _raise_if_stopped(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise _WatchStopped("stopped")
 
 
 @cache

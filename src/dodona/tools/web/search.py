@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.messages import Origin, ToolSpec
+from dodona.core.messages import Origin
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import (
     SourceKind,
@@ -15,13 +15,13 @@ from dodona.core.ports.tools import (
     ToolContext,
     ToolOutput,
 )
+from dodona.tools.presentation import INDENT, cut_text, integer, string, tool_spec
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.engines import Hit, SearchEngine
 
 MAX_QUERY_CHARS: Final = 500
 MAX_TITLE_CHARS: Final = 200
 MAX_SNIPPET_CHARS: Final = 500
-INDENT: Final = "    "
 TIMEOUT_MARGIN_SECONDS: Final = 5.0
 
 NO_ENGINE: Final = (
@@ -29,30 +29,17 @@ NO_ENGINE: Final = (
     "web.search in dodona.toml to searxng, brave or duckduckgo."
 )
 
-SPEC: Final = ToolSpec(
+SPEC: Final = tool_spec(
     "web_search",
     "Search the web. Returns the best pages as blocks: a line 'number. title', then, indented, the "
     "URL and a snippet. Read a page with web_fetch.",
-    {
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "description": "The search terms. They are sent to a search engine.",
-                "minLength": 1,
-                "maxLength": MAX_QUERY_CHARS,
-            },
-            "limit": {
-                "type": "integer",
-                "description": "The maximum number of pages to return.",
-                "minimum": 1,
-                "maximum": 20,
-                "default": 8,
-            },
-        },
-        "required": ["query"],
-        "additionalProperties": False,
-    },
+    required=("query",),
+    query=string(
+        "The search terms. They are sent to a search engine.",
+        minLength=1,
+        maxLength=MAX_QUERY_CHARS,
+    ),
+    limit=integer("The maximum number of pages to return.", minimum=1, maximum=20, default=8),
 )
 
 
@@ -98,4 +85,4 @@ _LINE_REFERENCE = re.compile(r"(\.[A-Za-z]\w{0,5}):(?=\d)")
 def one_line(text: str, max_chars: int) -> str:
     """Shorten a text to one line that cannot be mistaken for a place such as `plan.md:3`."""
     line = _LINE_REFERENCE.sub(r"\1 :", " ".join(text[: 4 * max_chars].split()))
-    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+    return cut_text(line, max_chars)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import watchfiles
-
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import DodonaError, LoadError, as_text
 from dodona.core.events import TREE_RELOAD_FAILED, TREE_RELOADED, Emit, Event, Severity
 from dodona.trees.language.loader import load_files
@@ -25,10 +24,6 @@ from dodona.trees.runtime.run import SUPERSEDED, Options, Outcome, Run
 from dodona.trees.tooling.diff import diff_trees
 
 log = logging.getLogger("dodona.trees")
-
-# Editors save in several steps; a file is read after it has not changed for this long.
-SETTLE_MS = 50
-RETRY_SECONDS = 5.0  # interval for rereading files that cannot be watched
 
 
 class ReloadPolicy(Enum):
@@ -56,7 +51,6 @@ class Reloader:
         self._emit = emit
         self._host_keys = tuple(host_keys)
         self._runs: set[Run] = set()
-        self._has_warned = False
         self._trees = self._load()
 
     def tree(self, name: str | None = None) -> Tree:
@@ -118,70 +112,10 @@ class Reloader:
             self._supersede(changed & new_trees.keys())
 
     @asynccontextmanager
-    async def watching(self) -> AsyncGenerator[Reloader]:
-        """Watch the files until the block ends."""
-        # No task group: it would wrap exceptions of the block.
-        stop, ready = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(self._watch_files(stop, ready))
-        task.add_done_callback(lambda _: ready.set())
-        await ready.wait()
-        try:
+    async def watching(self, watcher: FileWatcher | None = None) -> AsyncGenerator[Reloader]:
+        """Watch the files until the block ends; `watcher` shares its thread with other files."""
+        async with (watcher or FileWatcher()).watch_files(lambda: self._paths, self._reload_async):
             yield self
-        finally:
-            stop.set()
-            await task
-
-    async def _watch_files(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
-        """Watch until `stop` is set; restart the watch when a folder appears or disappears."""
-        # Watch the folders, not the files: an editor that saves by renaming creates a new file.
-        # Watch their parents too: a deployment may replace whole folders.
-        folders = {path.parent for path in self._paths}
-        watched = {*folders, *(folder.parent for folder in folders)}
-        while not stop.is_set():
-            existing = await asyncio.to_thread(_existing_folders, watched)
-            if not existing:
-                await asyncio.sleep(1)
-                continue
-            # This runs after the watch has started, so no earlier change is missed.
-            catch_up = asyncio.create_task(self._reload_async())
-            catch_up.add_done_callback(lambda _: ready.set())
-            try:
-                await self._watch_folders(existing, folders, stop)
-            # watchfiles raises RuntimeError when a limit of the system is reached.
-            except (OSError, RuntimeError) as error:
-                await self._wait_to_retry(error, stop)
-            await catch_up
-
-    async def _wait_to_retry(self, error: Exception, stop: asyncio.Event) -> None:
-        """Wait before the next attempt: polling is slower, but works everywhere."""
-        if not self._has_warned:
-            log.warning(
-                "cannot watch the tree files, rereading them every %g seconds: %s",
-                RETRY_SECONDS,
-                error,
-            )
-        self._has_warned = True
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
-
-    async def _watch_folders(
-        self, existing: set[Path], folders: set[Path], stop: asyncio.Event
-    ) -> None:
-        """Reload on every change of the files. Return when the folders themselves change."""
-        relevant = {*self._paths, *folders}
-        changes = watchfiles.awatch(  # pyright: ignore[reportUnknownMemberType]
-            *existing,
-            stop_event=stop,
-            recursive=False,
-            step=SETTLE_MS,
-            debounce=4 * SETTLE_MS,
-            watch_filter=lambda _, path: Path(path) in relevant,
-        )
-        async with aclosing(changes):
-            async for changed in changes:
-                await self._reload_async()
-                if any(Path(path) in folders for _, path in changed):
-                    return
 
     def _load(self) -> dict[str, Tree]:
         loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
@@ -210,7 +144,3 @@ class Reloader:
 
 def _digest(trees: Mapping[str, Tree], name: str) -> str | None:
     return trees[name].digest if name in trees else None
-
-
-def _existing_folders(folders: set[Path]) -> set[Path]:
-    return {folder for folder in folders if folder.is_dir()}

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.tools.code.files.folders import CodeFolders, is_ignored
-from dodona.tools.code.files.walk import FolderWalk
+from dodona.tools.code.files.folders import CodeFolders, FolderWalk, is_ignored
 
 
 def left(root: Path) -> list[str]:

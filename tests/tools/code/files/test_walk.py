@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.tools.code.files.folders import CodeFolders
-from dodona.tools.code.files.walk import FolderWalk
+from dodona.tools.code.files.folders import CodeFolders, FolderWalk
 
 
 def walked(*roots: Path, most: int = 1_000) -> tuple[list[str], int]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.tools.code.index.query import terms_of
+from dodona.tools.code.index.search import terms_of
 from dodona.tools.code.index.tokenize import parts_of, words_of
 
 

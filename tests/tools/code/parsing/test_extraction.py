@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dodona.tools.code.parsing.extracted import ExtractedFile
 from dodona.tools.code.parsing.extraction import extract
-from dodona.tools.code.parsing.languages import LANGUAGES, language_of
+from dodona.tools.code.parsing.grammar import LANGUAGES, language_of
 from tests.tools.code.samples import SAMPLES
 
 

@@ -91,6 +91,11 @@ class NoteMove(msgspec.Struct, frozen=True):
 class Notes(Protocol):
     """One project's vault."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether recent changes are still being indexed, so that results may lack them."""
+        ...
+
     async def list(self, folder: str = "") -> list[NoteSummary]:
         """List the notes of a folder and its subfolders, ordered by path."""
         ...

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, cast
 
 from pathspec import GitIgnoreSpec, Pattern
@@ -102,6 +103,7 @@ def _add_folder_rules(specs: tuple[_IgnoreFile, ...], path: str, read: ReadFile)
     return IgnoreRules(specs, path)
 
 
+@lru_cache(maxsize=256)
 def _parse_ignore_file(prefix_length: int, data: bytes) -> _IgnoreFile | None:
     lines = list(_usable_patterns(data.decode("utf-8-sig", "replace").splitlines()))
     if not lines:

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from threading import Event
 from typing import Final, TypeVar
 
 from dodona.core.domain.knowledge.code import CodeHit, CodeText, Definition, IndexState, Reference
-from dodona.core.errors import AccessDenied, DodonaError, ToolFailed, ToolRetry, did_you_mean
-from dodona.tools.code.files.files import is_binary, read_below, text_of, version_of
-from dodona.tools.code.files.folders import CodeFolders, is_ignored
-from dodona.tools.code.index.definitions import find_definitions
-from dodona.tools.code.index.index_file import DATABASE_FORMAT
+from dodona.core.errors import AccessDenied, DodonaError, ToolRetry
+from dodona.tools.code.files.folders import (
+    CodeFolder,
+    CodeFolders,
+    is_binary,
+    is_ignored,
+    read_below,
+    text_of,
+    version_of,
+)
+from dodona.tools.code.files.ignore_rules import IGNORE_FILES
+from dodona.tools.code.index.definitions import find_definitions, find_references
+from dodona.tools.code.index.index_file import DATABASE_FORMAT, get_state
 from dodona.tools.code.index.indexing import IndexProgressCallback, IndexRefresh, load_state
-from dodona.tools.code.index.references import find_references
 from dodona.tools.code.index.repo_map import RepoMap
 from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, find_candidates, rerank, search
 from dodona.tools.code.semantic.search import SemanticScorer
+from dodona.tools.presentation import suggest_path
 from dodona.tools.rebuildable_db import RebuildableDatabase, file_lock, snapshot
 
 MAX_READ_LINES: Final = 2_000  # per read
-MAX_COMPARED_PATHS: Final = 2_000  # paths considered as suggestions
 
 _LOCK_POLL_SECONDS: Final = 0.5
 
@@ -59,21 +66,38 @@ class CodeIndex:
     ) -> IndexState:
         """Index changes. If another process is indexing, wait for it or return at once."""
         stop = stop or Event()
-        with (
-            _wrap_database_errors(),
-            self._writer_lock(stop, wait_for_lock=wait_for_lock) as is_locked,
-        ):
+        with self._writer_lock(stop, wait_for_lock=wait_for_lock) as is_locked:
             if not is_locked:
-                return self._run(load_state)
+                return self._database.run_safely(load_state)
 
             def run_refresh(db: sqlite3.Connection) -> IndexState:
                 return IndexRefresh(self.folders, self._max_bytes, stop, progress).run(db)
 
-            return self._run(run_refresh)
+            return self._database.run_safely(run_refresh)
+
+    def update(self, paths: Iterable[PurePath], stop: Event) -> None:
+        """Index the changes at and below these paths. A changed ignore file affects its folder."""
+        scopes: set[tuple[CodeFolder, str]] = set()
+        for path in paths:
+            affected = path.parent if path.name in IGNORE_FILES else path
+            for folder in self.folders.all:
+                if affected.is_relative_to(folder.root):
+                    relative = affected.relative_to(folder.root).as_posix()
+                    scopes.add((folder, "" if relative == "." else relative))
+
+        def run_update(db: sqlite3.Connection) -> None:
+            refresh = IndexRefresh(self.folders, self._max_bytes, stop)
+            if get_state(db, "complete"):
+                refresh.update(db, scopes)
+            else:  # a new file, or one that another process has not finished
+                refresh.run(db)
+
+        with self._writer_lock(stop, wait_for_lock=True):
+            self._database.run_safely(run_update)
 
     def discard(self) -> None:
         """Delete the index file; the next refresh starts from scratch."""
-        with _wrap_database_errors(), self._writer_lock(Event(), wait_for_lock=True):
+        with self._writer_lock(Event(), wait_for_lock=True):
             self._database.discard()
 
     def state(self) -> IndexState:
@@ -141,16 +165,8 @@ class CodeIndex:
         """Return the error for a missing file, with a suggestion."""
         rows = self._query(lambda db: db.execute("SELECT path FROM files ORDER BY path").fetchall())
         paths = [row[0] for row in rows]
-        name = PurePosixPath(path).name.casefold()
-        same_name = [p for p in paths if PurePosixPath(p).name.casefold() == name]
-        suggestion = (
-            f"Did you mean '{same_name[0]}'?"
-            if same_name
-            else did_you_mean(path, paths[:MAX_COMPARED_PATHS])
-        )
-        return ToolRetry(
-            f"there is no file '{path}'.", hint=suggestion or "Use search_code to find it."
-        )
+        hint = suggest_path(path, paths, otherwise="Use search_code to find it.")
+        return ToolRetry(f"there is no file '{path}'.", hint=hint)
 
     def _query(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a query on one consistent state of the index."""
@@ -159,11 +175,7 @@ class CodeIndex:
             with snapshot(db):
                 return work(db)
 
-        with _wrap_database_errors():
-            return self._run(run_in_snapshot)
-
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._database.run(work)
+        return self._database.run_safely(run_in_snapshot)
 
     @contextmanager
     def _writer_lock(self, stop: Event, *, wait_for_lock: bool) -> Generator[bool]:
@@ -182,18 +194,6 @@ class CodeIndex:
                     if not wait_for_lock or stop.is_set():
                         break
             yield is_locked
-
-
-@contextmanager
-def _wrap_database_errors() -> Generator[None]:
-    """Hide the text of database errors: it may contain local paths."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        _log.error("the code index cannot be used: %s", error)
-        raise ToolFailed(
-            "the code index is unavailable at the moment.", hint="Try again later."
-        ) from error
 
 
 def _select_lines(name: str, data: bytes, first: int, last: int | None) -> CodeText:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final, TypeAlias, cast
 
-from dodona.tools.code.files.files import SourceStamp
+from dodona.tools.code.files.folders import SourceStamp
 from dodona.tools.code.index.tokenize import words_of
-from dodona.tools.code.parsing.extraction import CodeChunk, ExtractedFile
-from dodona.tools.rebuildable_db import DatabaseFormat
+from dodona.tools.code.parsing.extracted import CodeChunk, ExtractedFile
+from dodona.tools.rebuildable_db import IS_BELOW_PATH, DatabaseFormat, path_bounds
 
 MAX_SIGNATURE_CHARS: Final = 300
 MIN_NAME_CHARS: Final = 3  # shorter names do not connect files
@@ -51,6 +51,7 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value);
 """,
     application_id=0x444F4443,  # "DODC"
     version=1,
+    label="code index",
 )
 
 
@@ -75,9 +76,13 @@ class ParsedFile:
     extracted: ExtractedFile | None
 
 
-def load_indexed_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
-    """Return all indexed files by path."""
-    rows = db.execute("SELECT path, id, mtime_ns, size, inode, version, language FROM files")
+def load_indexed_files(db: sqlite3.Connection, path: str = "") -> dict[str, IndexedFile]:
+    """Return the indexed files at or below a path, by path."""
+    columns = "path, id, mtime_ns, size, inode, version, language"
+    rows = db.execute(
+        f"SELECT {columns} FROM files WHERE {IS_BELOW_PATH}",  # noqa: S608 - only constants
+        path_bounds(path),
+    )
     return {
         path: IndexedFile(number, SourceStamp(mtime_ns, size, inode), version, language)
         for path, number, mtime_ns, size, inode, version, language in rows

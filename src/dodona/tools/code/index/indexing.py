@@ -10,17 +10,25 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import PurePosixPath
 from threading import Event
 from time import perf_counter, time_ns
-from typing import Final
+from typing import Any, Final
 
 from dodona.core.domain.knowledge.code import IndexProgress, IndexState
-from dodona.tools.code.files.files import SourceStamp, is_binary, read_below, version_of
-from dodona.tools.code.files.folders import CodeFolders
-from dodona.tools.code.files.walk import MAX_FILES, FolderWalk
+from dodona.tools.code.files.folders import (
+    MAX_FILES,
+    CodeFolder,
+    CodeFolders,
+    FolderWalk,
+    SourceStamp,
+    is_binary,
+    read_below,
+    version_of,
+)
 from dodona.tools.code.index.index_file import (
     NOT_TEXT,
     IndexedFile,
@@ -43,6 +51,8 @@ RACY_NS: Final = 100_000_000
 IndexProgressCallback = Callable[[IndexProgress], None]
 
 _log = logging.getLogger(__name__)
+_COUNTS: Final = ("indexed", "unchanged", "removed", "skipped", "size")
+_NO_REFRESH: Final[Mapping[str, Any]] = {**dict.fromkeys(_COUNTS, 0), "seconds": 0.0}
 _UNSTABLE_STAMP: Final = SourceStamp(-1, -1, -1)
 
 
@@ -68,9 +78,7 @@ class IndexRefresh:
         removed = [
             path for path in indexed if path not in current and not path.startswith(unavailable)
         ]
-        changed = [
-            path for path in current if path not in indexed or indexed[path].stamp != current[path]
-        ]
+        changed = [path for path in current if _differs(indexed.get(path), current[path])]
         self.unchanged = len(current) - len(changed)
         if removed or changed:
             _set_complete(db, is_complete=False)
@@ -80,6 +88,18 @@ class IndexRefresh:
         self.skipped += binary.fetchone()[0]
         self.unchanged -= sum(indexed[p].language == NOT_TEXT for p in current if p in indexed)
         return self._record_result(db, perf_counter() - started)
+
+    def update(self, db: sqlite3.Connection, paths: Iterable[tuple[CodeFolder, str]]) -> None:
+        """Index the changes at and below some paths, which are relative to their folders."""
+        indexed: dict[str, IndexedFile] = {}
+        current: dict[str, SourceStamp] = {}
+        for folder, path in paths:
+            indexed.update(load_indexed_files(db, f"{folder.prefix}{path}".rstrip("/")))
+            parts = PurePosixPath(path).parts
+            current.update(islice(FolderWalk(folder, self.max_bytes).files(parts), MAX_FILES))
+        self._delete_removed(db, [path for path in indexed if path not in current])
+        changed = [path for path in current if _differs(indexed.get(path), current[path])]
+        self._index_changed(db, changed, indexed)
 
     def _walk_folders(self) -> tuple[dict[str, SourceStamp], tuple[str, ...]]:
         """Return the current files, and the prefixes of unavailable folders, which are kept."""
@@ -160,18 +180,15 @@ class IndexRefresh:
             self.size += len(data)
 
     def _record_result(self, db: sqlite3.Connection, seconds: float) -> IndexState:
-        last = {
-            "indexed": self.indexed,
-            "unchanged": self.unchanged,
-            "removed": self.removed,
-            "skipped": self.skipped,
-            "size": self.size,
-            "seconds": round(seconds, 3),
-        }
+        last = {**{name: getattr(self, name) for name in _COUNTS}, "seconds": round(seconds, 3)}
         if self.indexed or self.removed or not get_state(db, "last"):
             set_state(db, "last", json.dumps(last))
         _set_complete(db, is_complete=not self.stop.is_set())
         return _build_state(db, last)
+
+
+def _differs(indexed: IndexedFile | None, stamp: SourceStamp) -> bool:
+    return indexed is None or indexed.stamp != stamp
 
 
 @dataclass(slots=True)
@@ -200,23 +217,18 @@ def _bump_revision(db: sqlite3.Connection) -> None:
 
 
 def load_state(db: sqlite3.Connection) -> IndexState:
-    """Return the size of the index and the counts of the last refresh with changes."""
+    """Return the size of the index and the counts of the last full refresh with changes."""
     return _build_state(db, json.loads(get_state(db, "last") or "{}"))
 
 
-def _build_state(db: sqlite3.Connection, last_refresh: dict[str, float]) -> IndexState:
+def _build_state(db: sqlite3.Connection, last_refresh: Mapping[str, Any]) -> IndexState:
     files, chunks, symbols = db.execute(
         "SELECT count(*), total(chunks), total(symbols) FROM files WHERE language != ?", (NOT_TEXT,)
     ).fetchone()
     return IndexState(
         files=files,
-        indexed=int(last_refresh.get("indexed", 0)),
-        unchanged=int(last_refresh.get("unchanged", 0)),
-        removed=int(last_refresh.get("removed", 0)),
-        skipped=int(last_refresh.get("skipped", 0)),
-        size=int(last_refresh.get("size", 0)),
         chunks=int(chunks),
         symbols=int(symbols),
-        seconds=last_refresh.get("seconds", 0.0),
         is_complete=bool(get_state(db, "complete")),
+        **{**_NO_REFRESH, **last_refresh},
     )

@@ -2,25 +2,26 @@
 
 A word counts once in a chunk's text and once in its head (the title and the file's name). Rare
 words find the candidates; common words only help to order them. So a query never scores more than a
-few thousand chunks, whatever the size of the index.
+few thousand chunks, whatever the size of the index. Queries have no operators.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from dodona.core.domain.knowledge.code import CodeHit
-from dodona.tools.code.files.files import text_of
-from dodona.tools.code.files.folders import is_test
+from dodona.tools.code.files.folders import is_test, text_of
 from dodona.tools.code.index.index_file import load_text
-from dodona.tools.code.index.query import Term, pairs_of, terms_of
+from dodona.tools.code.index.tokenize import MAX_WORD_BYTES, parts_of
 
 COMMON_TERM_CHUNKS: Final = 2_500  # a word in more chunks is common and finds no candidates
 MAX_CANDIDATES: Final = 6_000
@@ -258,3 +259,69 @@ def _build_hits(db: sqlite3.Connection, rows: Iterable[_ScoredChunk]) -> list[Co
         location = (row.path, row.first, row.last, row.title)
         hits.append(CodeHit(*location, text[:MAX_HIT_CHARS], round(row.score, 4)))
     return hits
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+MAX_QUERY_CHARS: Final = 1_000
+MAX_WORDS: Final = 16
+MIN_STEM_LENGTH: Final = 4
+PART_WEIGHT: Final = 0.4  # part of an identifier, relative to the whole
+PAIR_WEIGHT: Final = 0.6  # two neighbouring words as one identifier
+
+_WORD = re.compile(r"\w+")
+_STOP_WORD_TEXT: Final = """
+a an and are as at be by can did do does for from has have how i in is it its my of on or our that
+the their there these this to was we were what when where which who why will with you
+code defined definition function implemented used
+"""
+_STOP_WORDS: Final = frozenset(_STOP_WORD_TEXT.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word to search for; `weight` is relative to other terms."""
+
+    word: str
+    weight: float = 1.0
+
+    @property
+    def exact_expression(self) -> str:
+        return f'"{self.word}"'  # a word contains no quotes
+
+    def expressions(self) -> Iterator[str]:
+        """Yield FTS5 expressions: the word, then as a prefix, then with its ending removed."""
+        yield self.exact_expression
+        yield f"{self.exact_expression} *"
+        if self.word.isalpha():
+            for end in range(len(self.word) - 1, max(len(self.word) - 4, MIN_STEM_LENGTH - 1), -1):
+                yield f'"{self.word[:end]}" *'
+
+
+def terms_of(query: str) -> list[Term]:
+    """Return the words of a query and the parts of its identifiers, without duplicates."""
+    words = _remove_stop_words(_WORD.findall(query[:MAX_QUERY_CHARS]))
+    weights: dict[str, float] = {}
+    for word in words:
+        weights[word.lower()] = 1.0
+    for word in words:
+        for part in parts_of(word):
+            weights.setdefault(part, PART_WEIGHT)
+    return [Term(word, weight) for word, weight in weights.items()]
+
+
+def pairs_of(query: str) -> list[Term]:
+    """Join neighbouring words: `token bucket` may be written token_bucket or TokenBucket."""
+    words = [word.lower() for word in _remove_stop_words(_WORD.findall(query[:MAX_QUERY_CHARS]))]
+    return [
+        Term(joined, PAIR_WEIGHT)
+        for first, second in pairwise(words)
+        for joined in (f"{first}_{second}", f"{first}{second}")
+    ]
+
+
+def _remove_stop_words(words: list[str]) -> list[str]:
+    """Remove stop words, unless there are no other words."""
+    short = [word for word in words if len(word.encode("utf-8", "replace")) <= MAX_WORD_BYTES]
+    significant = [word for word in short if word.lower() not in _STOP_WORDS]
+    return list(dict.fromkeys(significant or short))[:MAX_WORDS]

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import codecs
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from tree_sitter import Node
 
 from dodona.tools.code.index.chunks import Chunker
 from dodona.tools.code.index.tokenize import raw_words
-from dodona.tools.code.parsing.extracted import CodeChunk, CodeSymbol, ExtractedFile, Import
-from dodona.tools.code.parsing.grammar import Captures, find_captures
-from dodona.tools.code.parsing.imports import imports_of
-from dodona.tools.code.parsing.languages import LANGUAGES, TEXT, language_of
+from dodona.tools.code.parsing.extracted import CodeSymbol, ExtractedFile, Import
+from dodona.tools.code.parsing.grammar import (
+    LANGUAGES,
+    TEXT,
+    Captures,
+    find_captures,
+    language_of,
+    row_of,
+)
 from dodona.tools.code.parsing.spans import DefinedName, DefinitionSpan, iter_named_spans, spans_of
-
-__all__ = [
-    "CodeChunk",
-    "CodeSymbol",
-    "ExtractedFile",
-    "Import",
-    "extract",
-    "language_of",
-    "to_utf8",
-]
 
 LANGUAGE_SNIFF_BYTES: Final = 4_096  # enough to detect a language
 MAX_SIGNATURE_CHARS: Final = 200
@@ -123,3 +120,44 @@ def _signature_end(span: DefinitionSpan, body: Node, data: bytes) -> int:
 def _line_end(data: bytes, start: int) -> int:
     end = data.find(b"\n", start)
     return len(data) if end < 0 else end
+
+
+# -- imports ---------------------------------------------------------------------------------------
+
+MAX_NAMES: Final = 500  # per import
+
+
+def imports_of(captures: Captures, data: bytes) -> tuple[Import, ...]:
+    """Return the imports in order. A statement with several modules has no names."""
+    statements = sorted({(n.start_byte, n.end_byte): n for n in captures.get("import", ())}.items())
+    modules, names = (_sort_by_start(captures.get(kind, ())) for kind in ("module", "imported"))
+    imports: list[Import] = []
+    for (start, end), node in statements:
+        statement_modules = _nodes_between(modules, start, end)
+        statement_names = (
+            _nodes_between(names, start, end)[:MAX_NAMES] if len(statement_modules) <= 1 else []
+        )
+        texts = tuple(_clean_text(name, data) for name in statement_names)
+        line = row_of(node) + 1
+        imports += [Import(_clean_text(module, data), texts, line) for module in statement_modules]
+        if not statement_modules and texts:  # from __future__ import …
+            imports.append(Import("__future__", texts, line))
+    return tuple(imports)
+
+
+def _sort_by_start(nodes: Sequence[Node]) -> list[tuple[int, Node]]:
+    return sorted({node.start_byte: node for node in nodes}.items())
+
+
+def _nodes_between(nodes: list[tuple[int, Node]], start: int, end: int) -> list[Node]:
+    first = bisect_right(nodes, start - 1, key=_start_of)
+    return [node for _, node in nodes[first : bisect_right(nodes, end - 1, key=_start_of)]]
+
+
+def _start_of(item: tuple[int, Node]) -> int:
+    return item[0]
+
+
+def _clean_text(node: Node, data: bytes) -> str:
+    text = data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+    return "".join(text.split()).strip("<>\"'")

@@ -15,8 +15,7 @@ from typing import Final
 from tree_sitter import Node
 
 from dodona.tools.code.parsing.extraction import LANGUAGE_SNIFF_BYTES, to_utf8
-from dodona.tools.code.parsing.grammar import find_captures, row_of
-from dodona.tools.code.parsing.languages import TEXT, language_of
+from dodona.tools.code.parsing.grammar import TEXT, find_captures, language_of, row_of
 from dodona.tools.code.parsing.spans import iter_named_spans, names_of, spans_of
 
 # The field of a node that binds a name.

@@ -1,7 +1,7 @@
 """The index of a vault: a file that can be deleted and rebuilt at any time.
 
-It has one row per section. It is refreshed by file stamps before each use, or on changes while the
-folder is watched.
+It has one row per section. It is refreshed by file stamps before each use, or follows reported
+changes while the folder is watched.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final, TypeAlias, TypeVar
 from dodona.core.domain.knowledge.notes import Backlink, NoteHit, NoteSummary
 from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
 from dodona.core.json_document import Timestamp
+from dodona.tools.index_follower import IndexFollower
 from dodona.tools.rebuildable_db import (
     DatabaseFormat,
     FileIdentity,
@@ -28,10 +29,9 @@ from dodona.tools.rebuildable_db import (
     snapshot,
     transaction,
 )
-from dodona.tools.vault.index import backlink_query, index_rows, vocabulary
-from dodona.tools.vault.index.searcher import SectionSearcher
+from dodona.tools.vault.index import index_rows
+from dodona.tools.vault.index.searcher import SectionSearcher, add_new_terms
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
-from dodona.tools.vault.notes.paths import MAX_DEPTH, is_allowed_name, is_note
 
 # `names` of a note are its title and aliases, `labels` its tags and the parts of its path. `terms`
 # are the words of the index, used for substring search: a trigram index took three times the time
@@ -62,12 +62,12 @@ CREATE TABLE state (last_section INT, last_learnt INT, sections INT);
 INSERT INTO state VALUES (0, 0, 0);
 """
 
-KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=3)  # "DODN"
+KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=3, label="vault index")
 
 
 MAX_NOTES: Final = 200_000
-MAX_SINGLE_UPDATES: Final = 1_000  # with more changed notes, the whole folder is scanned
-BATCH_SIZE: Final = 500  # notes per transaction: the cost of a crash, and the wait for others
+BATCH_SIZE: Final = 500  # notes per transaction: the cost of a crash
+UPDATE_BATCH_SIZE: Final = 100  # notes per update, which writers of notes wait for
 BATCH_BYTES: Final = 8_000_000
 OPTIMIZE_THRESHOLD: Final = 1_000  # changed notes after which the index is optimized
 # A file written this recently may be written again without a new stamp.
@@ -82,14 +82,13 @@ T = TypeVar("T")
 class VaultIndex:
     """The index file of one vault. Methods block; call them from any number of threads.
 
-    While `is_watched` is true, a watcher reports changes and queries do not scan the folder.
+    With a `follower`, queries wait a moment for the changes it has not indexed yet; they scan the
+    folder only while it is not followed.
     """
 
-    def __init__(
-        self, root: Path, path: Path, *, is_watched: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, root: Path, path: Path) -> None:
+        self.follower: IndexFollower | None = None
         self._root = root
-        self._is_watched = is_watched
         self._file = RebuildableDatabase(path, KIND)
         self._searcher = SectionSearcher()
         self._write_lock = threading.Lock()
@@ -97,24 +96,31 @@ class VaultIndex:
         # The file that has been fully refreshed.
         self._refreshed_identity: FileIdentity | None = None
 
-    def refresh(self, progress: Progress | None = None) -> None:
+    def refresh(
+        self, progress: Progress = lambda done, total: None, *, stop: threading.Event | None = None
+    ) -> None:
         """Index changed notes and delete removed ones; a renamed note is both.
 
-        `progress` gets the number of changed notes that are done, and their total. If it raises,
-        the refresh stops and keeps the work done so far.
+        `progress` gets the number of changed notes that are done, and their total. If it raises or
+        `stop` is set, the refresh stops with an error and keeps the work done so far.
         """
-        self._with_connection(lambda db: self._catch_up(db, progress))
 
-    def reindex(self, paths: Iterable[str]) -> None:
-        """Index these notes again, or the notes in these folders."""
-        requested = list(islice(paths, MAX_SINGLE_UPDATES + 1))
-        folders = [path for path in requested if not is_note(path)]
-        if len(requested) > MAX_SINGLE_UPDATES or any(
-            (self._root / folder).is_dir() for folder in folders
-        ):
-            self.refresh()
-        else:
-            self._with_connection(lambda db: self._reindex(db, requested))
+        def report(done: int, total: int) -> None:
+            if stop is not None and stop.is_set():
+                raise ToolFailed("the vault is closed.")
+            progress(done, total)
+
+        self._file.run_safely(lambda db: self._catch_up(db, report))
+
+    def update(self, paths: Iterable[str], stop: threading.Event | None = None) -> None:
+        """Index these notes and the notes in these folders again; setting `stop` ends it early."""
+        requested = list(paths)
+        changed = self._file.run_safely(lambda db: self._find_changes(db, requested))
+        for at in range(0, len(changed), UPDATE_BATCH_SIZE):
+            if stop is not None and stop.is_set():
+                return
+            batch = changed[at : at + UPDATE_BATCH_SIZE]
+            self._file.run_safely(lambda db, batch=batch: self._update_batch(db, batch))
 
     def search(self, query: str, limit: int) -> list[NoteHit]:
         """Return the best sections for a query, with scores from 0 to 1."""
@@ -148,11 +154,16 @@ class VaultIndex:
 
     def backlinks(self, path: str) -> list[Backlink]:
         """Return the lines that link to a note, sorted by path."""
-        return self._query_fresh(lambda db: backlink_query.find_backlinks(db, path))
+        return self._query_fresh(lambda db: index_rows.find_backlinks(db, path))
 
     def notes_linking_to(self, path: str) -> list[str]:
         """Return the notes with a link to a note."""
-        return self._query_fresh(lambda db: backlink_query.notes_linking_to(db, path))
+        return self._query_fresh(lambda db: index_rows.notes_linking_to(db, path))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes have been waiting for longer than a query waits for them."""
+        return self.follower is not None and self.follower.is_behind
 
     def tags(self) -> list[tuple[str, int]]:
         """Return every tag with its number of notes, most frequent first, ignoring case."""
@@ -173,25 +184,21 @@ class VaultIndex:
         """Run `work` on an index that is up to date."""
 
         def run_on_fresh(db: sqlite3.Connection) -> T:
-            if not self._is_watched() or self._refreshed_identity != self._file.identity():
+            is_followed = self.follower is not None and self.follower.is_following
+            if not is_followed or self._refreshed_identity != self._file.identity():
                 self._catch_up(db)
+            elif self.follower is not None:
+                self.follower.catch_up()
             with snapshot(db):
                 return work(db)
 
-        return self._with_connection(run_on_fresh)
+        return self._file.run_safely(run_on_fresh)
 
-    def _with_connection(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._file.run(work)
-        except sqlite3.Error as error:
-            _log.error("the vault index cannot be used: %s", error)
-            raise ToolFailed(
-                "the vault index is unavailable at the moment.", hint="Try again later."
-            ) from error
-
-    def _catch_up(self, db: sqlite3.Connection, progress: Progress | None = None) -> None:
+    def _catch_up(
+        self, db: sqlite3.Connection, progress: Progress = lambda done, total: None
+    ) -> None:
         with self._write_lock:
-            self._refresh(db, progress or _ignore_progress)
+            self._refresh(db, progress)
             self._refreshed_identity = self._file.identity()
 
     def _refresh(self, db: sqlite3.Connection, progress: Progress) -> None:
@@ -211,12 +218,19 @@ class VaultIndex:
         if len(changed) >= OPTIMIZE_THRESHOLD:
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
 
-    def _reindex(self, db: sqlite3.Connection, paths: Sequence[str]) -> None:
+    def _find_changes(self, db: sqlite3.Connection, paths: Sequence[str]) -> list[str]:
+        """Return the notes at or below these paths that differ from the index, removed ones too."""
+        current: dict[str, NoteStamp] = {}
+        indexed: dict[str, NoteStamp | None] = {}
+        for path in paths:
+            current.update(islice(walk_notes(self._root, path), MAX_NOTES))
+            indexed.update(index_rows.indexed_stamps(db, path))
+        differing = indexed.items() ^ current.items()
+        return sorted({path for path, _ in differing})
+
+    def _update_batch(self, db: sqlite3.Connection, paths: Sequence[str]) -> None:
         with self._write_lock:
-            notes = {path for path in paths if _is_in_vault(path)}
-            for path in paths:
-                notes |= index_rows.notes_below(db, path)
-            self._index_batches(db, [sorted(notes)])
+            self._index_batches(db, [paths])
 
     def _index_batches(
         self,
@@ -248,7 +262,7 @@ class VaultIndex:
                 previous.result()
                 progress(done)
         with transaction(db):
-            vocabulary.add_new_terms(db)
+            add_new_terms(db)
 
     def _read_note(self, path: str) -> index_rows.ParsedNote | None:
         """Return a note as it is now; None if it is gone, a link, or unreadable."""
@@ -307,12 +321,3 @@ def _batches(paths: Sequence[str], stamps: Mapping[str, NoteStamp]) -> Iterator[
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _is_in_vault(path: str) -> bool:
-    parts = path.split("/")
-    return is_note(parts[-1]) and len(parts) <= MAX_DEPTH and all(map(is_allowed_name, parts))
-
-
-def _ignore_progress(done: int, total: int) -> None:
-    """Discard progress reports."""

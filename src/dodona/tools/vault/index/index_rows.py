@@ -1,18 +1,22 @@
-"""The rows of a note in the index: inserting and deleting them.
+"""The rows of a note in the index: inserting, deleting and finding the links between them.
 
-Section ids increase in insertion order and are never reused: the highest ids are the newest.
+Section ids increase in insertion order and are never reused: the highest ids are the newest. Links
+are stored as written, because their target changes when notes are added, removed or renamed. A link
+refers to a note by its name or, if no note has that name, by an alias.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from dodona.core.domain.knowledge.notes import Backlink
+from dodona.tools.rebuildable_db import IS_BELOW_PATH, path_bounds
 from dodona.tools.vault.notes.files import NoteContent, NoteStamp
-from dodona.tools.vault.notes.links import find_links
+from dodona.tools.vault.notes.links import LinkResolver, find_links
 from dodona.tools.vault.notes.notes import Note, NoteSection, parse_note
 
 MAX_LINK_LINE_CHARS: Final = 300  # per stored line with a link
@@ -37,9 +41,15 @@ def parse_content(path: str, content: NoteContent, *, is_settled: bool) -> Parse
     return ParsedNote(parse_note(path, text), content.stamp, is_settled, tuple(_link_rows(text)))
 
 
-def indexed_stamps(db: sqlite3.Connection) -> dict[str, NoteStamp | None]:
-    """Return every note with its stamp; None if it may have changed without a new stamp."""
-    rows = db.execute("SELECT path, mtime_ns, size, is_settled FROM notes")
+def indexed_stamps(db: sqlite3.Connection, path: str = "") -> dict[str, NoteStamp | None]:
+    """Return the notes at or below a path with their stamps.
+
+    A stamp is None if the note may have changed without a new one.
+    """
+    rows = db.execute(
+        f"SELECT path, mtime_ns, size, is_settled FROM notes WHERE {IS_BELOW_PATH}",  # noqa: S608
+        path_bounds(path),
+    )
     return {
         path: NoteStamp(mtime, size) if settled else None for path, mtime, size, settled in rows
     }
@@ -51,16 +61,6 @@ def is_indexed(db: sqlite3.Connection, parsed: ParsedNote) -> bool:
         "SELECT mtime_ns, size FROM notes WHERE path = ? AND is_settled", (parsed.note.path,)
     ).fetchone()
     return row is not None and NoteStamp(*row) == parsed.stamp
-
-
-def notes_below(db: sqlite3.Connection, folder: str) -> set[str]:
-    """Return the indexed notes in a folder and its subfolders."""
-    prefix = f"{folder}/"
-    rows = db.execute(
-        "SELECT path FROM notes WHERE path > ? AND path < ?",
-        (prefix, f"{folder}{chr(ord('/') + 1)}"),
-    )
-    return {row[0] for row in rows}
 
 
 def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:
@@ -177,3 +177,64 @@ def _link_rows(text: str) -> Iterable[tuple[int, str, str]]:
         end = text.find("\n", link.end)
         line = text[begin : min(len(text) if end < 0 else end, begin + MAX_LINK_LINE_CHARS)]
         yield link.line, " ".join(line.split()), link.target
+
+
+# -- backlinks -------------------------------------------------------------------------------------
+
+
+class _LinkRow(NamedTuple):
+    path: str
+    title: str
+    line: int
+    text: str
+    target: str
+
+
+def find_backlinks(db: sqlite3.Connection, path: str) -> list[Backlink]:
+    """Return the lines that link to a note, sorted by path, without duplicates."""
+    backlinks = dict.fromkeys(
+        Backlink(link.path, link.title, link.line, link.text) for link in _links_to(db, path)
+    )
+    return list(backlinks)
+
+
+def notes_linking_to(db: sqlite3.Connection, path: str) -> list[str]:
+    """Return the notes that link to a note, possibly including itself."""
+    return list(dict.fromkeys(link.path for link in _links_to(db, path)))
+
+
+def _links_to(db: sqlite3.Connection, path: str) -> Iterator[_LinkRow]:
+    note_name = name_of(path)
+    aliases = db.execute(
+        "SELECT a.name FROM aliases a JOIN notes n ON n.id = a.note WHERE n.path = ?", (path,)
+    )
+    links = [
+        link
+        for name in sorted({note_name, *(row[0] for row in aliases)})
+        for link in _links_by_name(db, path, name)
+    ]
+    yield from sorted(links)
+
+
+def _links_by_name(db: sqlite3.Connection, path: str, name: str) -> Iterator[_LinkRow]:
+    """Yield the links with this name that refer to the note."""
+    resolver = LinkResolver(
+        row[0] for row in db.execute("SELECT path FROM notes WHERE name = ?", (name,))
+    )
+    aliased_paths = [row[0] for row in db.execute(_NOTES_BY_ALIAS_SQL, (name,))]
+    for row in db.execute(_LINKS_BY_NAME_SQL, (name,)):
+        link = _LinkRow(*row)
+        target = resolver.resolve(link.target, source=link.path)
+        if target is None and aliased_paths and "/" not in link.target:
+            target = aliased_paths[0]
+        if target == path:
+            yield link
+
+
+_LINKS_BY_NAME_SQL = (
+    "SELECT n.path, n.title, l.line, l.text, l.target FROM links l JOIN notes n ON n.id = l.note"
+    " WHERE l.name = ?"
+)
+_NOTES_BY_ALIAS_SQL = (
+    "SELECT n.path FROM aliases a JOIN notes n ON n.id = a.note WHERE a.name = ? ORDER BY n.path"
+)

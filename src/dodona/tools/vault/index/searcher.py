@@ -9,13 +9,20 @@ finally without its ending. Sections are ranked by BM25 and by the age of their 
 BM25 costs more than a microsecond per matching section, so at most 1,500 are ranked. The rarest
 terms choose them; a frequent term only adds to the score of sections that also have it, and a term
 that is nearly everywhere adds nothing. If a query has only frequent terms, the sections with all of
-them are used: those with the terms in the name of their note, else the most recent.
+them are used: those with the terms in the name of their note, else the most recent. Queries have no
+operators except quotes.
+
+FTS5 can list its words only by scanning the whole index. So they are also kept in a table that only
+grows, and in memory as one text in which a substring is found quickly.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sqlite3
+import threading
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -24,17 +31,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dodona.core.domain.knowledge.notes import NoteHit
 from dodona.tools.rebuildable_db import FileIdentity
-from dodona.tools.vault.index.query import (
-    all_of,
-    any_of,
-    in_names_and_labels,
-    phrase_expression,
-    prefix_expression,
-    stems,
-    substring_of,
-    terms_of,
-)
-from dodona.tools.vault.index.vocabulary import Vocabulary
 
 MAX_EXPANDED_WORDS: Final = 20  # words that a substring may expand to
 MAX_SECTIONS_PER_NOTE: Final = 2  # further hits of a note rank last
@@ -249,3 +245,148 @@ def _spread(sections: Iterable[_ScoredSection]) -> Iterator[_ScoredSection]:
         else:
             deferred.append(section)
     yield from deferred
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+MAX_QUERY_CHARS: Final = 1_000
+MAX_TERMS: Final = 24
+MIN_PART_CHARS: Final = 3  # minimum length for prefix and substring search
+MIN_STEM_CHARS: Final = 5
+
+_PHRASE = re.compile(r'"([^"]{2,100})"|“([^”]{2,100})”|„([^“”]{2,100})[“”]|«([^»]{2,100})»')
+_WORD = re.compile(r"\w+(?:[-.'’:/]\w+)*")
+
+
+def terms_of(query: str) -> list[str]:
+    """Return the distinct words and quoted phrases of a query."""
+    text = query[:MAX_QUERY_CHARS]
+    phrases = ["".join(match.groups(default="")) for match in _PHRASE.finditer(text)]
+    words = _WORD.findall(_PHRASE.sub(" ", text))
+    terms = [" ".join(_WORD.findall(phrase)) for phrase in phrases] + words
+    by_key = {term.casefold(): term for term in terms if any(map(str.isalnum, term))}
+    return list(by_key.values())[:MAX_TERMS]
+
+
+def phrase_expression(term: str) -> str:
+    """Return an expression for a word or phrase, including inflections."""
+    return f'"{term}"'  # a term contains no quotes
+
+
+def prefix_expression(term: str) -> str:
+    """Return an expression for words with this prefix; "" if it is too short."""
+    return (
+        f"{phrase_expression(term)} *" if len(term) >= MIN_PART_CHARS or not term.isascii() else ""
+    )
+
+
+def stems(term: str) -> Iterator[str]:
+    """Yield a word without its last letters: the tokenizer only stems English."""
+    if term.isalpha():
+        for end in range(len(term) - 1, max(len(term) - 4, MIN_STEM_CHARS - 1), -1):
+            yield term[:end]
+
+
+def substring_of(term: str) -> str:
+    """Return the text to search for within indexed words; "" if it is too short.
+
+    In scripts without spaces, two characters carry more meaning than three in others.
+    """
+    decomposed = unicodedata.normalize("NFD", term)
+    folded = "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
+    is_word = folded.isalpha() and len(folded) >= (MIN_PART_CHARS if folded.isascii() else 2)
+    return unicodedata.normalize("NFC", folded) if is_word else ""
+
+
+def any_of(expressions: Sequence[str]) -> str:
+    """Join expressions with OR."""
+    return " OR ".join(expressions)
+
+
+def all_of(expressions: Sequence[str]) -> str:
+    """Join expressions with AND."""
+    return " AND ".join(f"({expression})" for expression in expressions)
+
+
+def in_names_and_labels(expression: str) -> str:
+    """Restrict an expression to names and labels."""
+    return f"{{names labels}} : ({expression})"
+
+
+# -- vocabulary ------------------------------------------------------------------------------------
+
+FULL_SCAN_THRESHOLD: Final = 3_000  # with more new sections, a scan of all words is faster
+MAX_CANDIDATES: Final = 500
+
+
+def add_new_terms(db: sqlite3.Connection) -> None:
+    """Add the words of sections added since the last call. Needs a transaction."""
+    last, last_learnt = db.execute("SELECT last_section, last_learnt FROM state").fetchone()
+    if last == last_learnt:
+        return
+    if last - last_learnt > FULL_SCAN_THRESHOLD:
+        db.execute("INSERT OR IGNORE INTO terms (term) SELECT term FROM vocabulary")
+    else:
+        _add_terms_since(db, last_learnt)
+    db.execute("UPDATE state SET last_learnt = ?", (last,))
+
+
+def _add_terms_since(db: sqlite3.Connection, last_section: int) -> None:
+    """Add the words of new sections, through a temporary index of these sections."""
+    db.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.fresh"
+        " USING fts5 (a, b, c, d, content='', tokenize='porter unicode61 remove_diacritics 2')"
+    )
+    db.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.fresh_words USING fts5vocab (temp, fresh, row)"
+    )
+    db.execute(
+        "INSERT INTO temp.fresh (rowid, a, b, c, d)"
+        " SELECT s.id, n.names, s.headings, s.body, n.labels FROM sections s"
+        " JOIN notes n ON n.id = s.note WHERE s.id > ?",
+        (last_section,),
+    )
+    db.execute("INSERT OR IGNORE INTO terms (term) SELECT term FROM temp.fresh_words")
+    db.execute("INSERT INTO temp.fresh (fresh) VALUES ('delete-all')")
+
+
+class Vocabulary:
+    """The words in memory. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._identity: FileIdentity | None = None
+        self._last_term_id = 0
+        self._text = "\n"
+
+    def words_containing(
+        self, db: sqlite3.Connection, part: str, *, identity: FileIdentity, limit: int
+    ) -> list[str]:
+        """Return the shortest words that contain a substring: they match it most closely."""
+        text = self._load_new_terms(db, identity)
+        return (
+            sorted(islice(_lines_containing(text, part), MAX_CANDIDATES), key=len)[:limit]
+            if part
+            else []
+        )
+
+    def _load_new_terms(self, db: sqlite3.Connection, identity: FileIdentity) -> str:
+        with self._lock:
+            if self._identity != identity:
+                self._identity, self._last_term_id, self._text = identity, 0, "\n"
+            rows = db.execute(
+                "SELECT id, term FROM terms WHERE id > ? ORDER BY id", (self._last_term_id,)
+            ).fetchall()
+            if rows:
+                self._last_term_id = rows[-1][0]
+                self._text += "".join(f"{term}\n" for _, term in rows)
+            return self._text
+
+
+def _lines_containing(text: str, part: str) -> Iterator[str]:
+    """Yield the lines that contain a substring. The text starts and ends with a newline."""
+    at = text.find(part)
+    while at >= 0:
+        end = text.index("\n", at)
+        yield text[text.rindex("\n", 0, at) + 1 : end]
+        at = text.find(part, end)

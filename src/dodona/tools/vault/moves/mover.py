@@ -234,7 +234,7 @@ class Mover:
     def _update_index(self, move: Move) -> None:
         """Update the index. A failure does not affect the move."""
         try:
-            self._index.reindex([move.path, move.to, *(note.note for note in move.relinked)])
+            self._index.update([move.path, move.to, *(note.note for note in move.relinked)])
         except (OSError, DodonaError) as error:
             _log.warning("cannot index a move yet: %s", error)
 

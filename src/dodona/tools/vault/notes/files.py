@@ -198,20 +198,41 @@ def resolve_spelling(root: Path, parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(resolved)
 
 
-def walk_notes(root: Path) -> Iterator[tuple[str, NoteStamp]]:
-    """Yield every note with its stamp in a fixed order, without hidden files and links."""
-    with _open_folder(root, ()) as top:
-        for folder_path, folders, files, folder in os.fwalk(".", dir_fd=top):
-            relative = PurePosixPath(folder_path)
-            is_deepest = len(relative.parts) >= MAX_DEPTH - 1
-            folders[:] = [] if is_deepest else sorted(filter(is_allowed_name, folders))
-            for name in sorted(files):
-                if not (is_note(name) and is_allowed_name(name)):
-                    continue
-                with suppress(OSError):  # removed meanwhile
-                    status = _stat_entry(folder, name)
-                    if stat.S_ISREG(status.st_mode):
-                        yield str(relative / name), _stamp(status)
+def walk_notes(root: Path, path: str = "") -> Iterator[tuple[str, NoteStamp]]:
+    """Yield the notes at or below a path with their stamps, without hidden files and links."""
+    parts = PurePosixPath(path).parts
+    if not all(map(is_allowed_name, parts)):
+        return
+    try:
+        with _open_folder(root, parts[:-1]) as parent:
+            if parts and stat.S_ISREG(_stat_entry(parent, parts[-1]).st_mode):
+                yield from _stamp_notes(parent, PurePosixPath(*parts[:-1]), parts[-1:])
+                return
+        with _open_folder(root, parts) as top:
+            yield from _walk_folder(top, parts)
+    except (OSError, AccessDenied):  # removed, unreadable, or a link
+        return
+
+
+def _walk_folder(top: int, parts: Sequence[str]) -> Iterator[tuple[str, NoteStamp]]:
+    for folder_path, folders, files, folder in os.fwalk(".", dir_fd=top):
+        relative = PurePosixPath(*parts, folder_path)
+        is_deepest = len(relative.parts) >= MAX_DEPTH - 1
+        folders[:] = [] if is_deepest else sorted(filter(is_allowed_name, folders))
+        yield from _stamp_notes(folder, relative, sorted(files))
+
+
+def _stamp_notes(
+    folder: int, path: PurePosixPath, names: Iterable[str]
+) -> Iterator[tuple[str, NoteStamp]]:
+    if len(path.parts) >= MAX_DEPTH:
+        return
+    for name in names:
+        if is_note(name) and is_allowed_name(name):
+            with suppress(OSError):  # removed meanwhile
+                status = _stat_entry(folder, name)
+                if stat.S_ISREG(status.st_mode):
+                    yield str(path / name), _stamp(status)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from pathlib import Path, PurePath
 
 import pytest
 
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import ToolFailed
-from dodona.tools import folder_watcher
-from dodona.tools.folder_watcher import FolderWatcher
+from dodona.tools import index_follower
+from dodona.tools.index_follower import IndexFollower
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -45,8 +46,9 @@ class Told:
             self.paths |= {path.relative_to(self.roots[0].parent).as_posix() for path in changed}
 
     @contextmanager
-    def watching(self) -> Iterator[FolderWatcher]:
-        follower = FolderWatcher(
+    def watching(self) -> Iterator[IndexFollower]:
+        follower = IndexFollower(
+            FileWatcher(),
             self.roots,
             self.take,
             path_filter=lambda path: not path.name.startswith("."),
@@ -127,7 +129,9 @@ def test_closing_ends_the_thread(root: Path) -> None:
         is_begun.set()
         assert stop.wait(LIMIT)
 
-    follower = FolderWatcher([root], take, path_filter=lambda _: True, label="garden")
+    follower = IndexFollower(
+        FileWatcher(), [root], take, path_filter=lambda _: True, label="garden"
+    )
     assert is_begun.wait(LIMIT)
     follower.close()
     assert threads() == []
@@ -137,7 +141,7 @@ def test_a_folder_that_comes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Until then nothing is followed; it is tried again, and told in the log once."""
-    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(index_follower, "RETRY_SECONDS", 0.01)
     root = tmp_path / "root"
     told = Told(root)
     with told.watching() as follower:
@@ -156,7 +160,7 @@ def test_a_folder_that_comes_later(
 
 def test_a_folder_that_is_replaced_by_another(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new one is looked at as a whole and followed: a folder is what has its name."""
-    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(index_follower, "RETRY_SECONDS", 0.01)
     told = Told(root)
     with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
@@ -173,7 +177,7 @@ def test_what_could_not_be_taken_in_is_looked_at_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a whole: nobody knows what was done of it."""
-    monkeypatch.setattr(folder_watcher, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(index_follower, "RETRY_SECONDS", 0.01)
     told = Told(root)
     with told.watching() as follower:
         until(lambda: follower.is_up_to_date)
@@ -186,11 +190,12 @@ def test_what_could_not_be_taken_in_is_looked_at_again(
 UNWATCHABLE = """
 import asyncio, logging, os, resource, sys, time
 from pathlib import Path
+from dodona.concurrency.file_watcher import FileWatcher
 from dodona.tools.vault import Vault
 
 folder = Path(sys.argv[1])
 notices = []
-logging.getLogger("dodona.tools.folder_watcher").addHandler(
+logging.getLogger("dodona.tools.index_follower").addHandler(
     type("Kept", (logging.Handler,), {"emit": lambda _, record: notices.append(record.msg)})()
 )
 
@@ -203,7 +208,7 @@ async def main():
             taken.append(os.dup(0))
     except OSError:
         pass
-    vault.watch()
+    vault.watch(FileWatcher())
     while not notices:
         await asyncio.sleep(0.01)
     for file in taken:

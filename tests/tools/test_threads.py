@@ -25,8 +25,7 @@ from dodona.core.ports.tools import (
 from dodona.store import Store, migrate, parse_location
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.threads import add_thread_tools
-from dodona.tools.threads.search import MAX_EXCERPT_CHARS, build_excerpt
+from dodona.tools.threads import MAX_MATCH_CHARS, add_thread_tools, build_excerpt
 
 
 class Agent:
@@ -202,7 +201,7 @@ async def test_long_entries_are_read_in_parts(oracle: Agent) -> None:
     text = await oracle.text("thread_read", thread_id=1, after=-1)
     assert text.startswith("[The newest 3 of 5 entries.]\n\nthread:1#3  ")
     found = await oracle.text("thread_seek", query="00000000")
-    assert len(found) < MAX_EXCERPT_CHARS + 100
+    assert len(found) < MAX_MATCH_CHARS + 100
 
 
 def test_an_excerpt_shows_what_was_sought() -> None:
@@ -210,9 +209,9 @@ def test_an_excerpt_shows_what_was_sought() -> None:
     text = "elm " * 3_000 + "An oak speaks. " + "ash " * 1_000
     shown = build_excerpt(text, "of OAK (")
     assert "An oak speaks." in shown
-    assert len(shown) <= MAX_EXCERPT_CHARS
+    assert len(shown) <= MAX_MATCH_CHARS
     assert (shown[0], shown[-1]) == ("…", "…")
-    assert build_excerpt(text, "?") == text[: MAX_EXCERPT_CHARS - 2] + "…"
+    assert build_excerpt(text, "?") == text[: MAX_MATCH_CHARS - 2] + "…"
     assert build_excerpt("short", "oak") == "short"
 
 

@@ -1,1 +1,0 @@
-"""The code tools that a model can call."""

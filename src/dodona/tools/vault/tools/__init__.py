@@ -1,1 +1,0 @@
-"""The vault tools that a model can call."""
