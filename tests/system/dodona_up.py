@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from tests.fork_server import ForkedProcess
 from tests.system.waiting import LIMIT, PAUSE
 from tests.system.wire_model import MODEL
 
@@ -103,7 +103,7 @@ class Up:
         self.home = home
         self.url = ""
         self.log = home.folder / "up.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -129,9 +129,8 @@ class Up:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [DODONA, "up", "--port", "0"],
-                stdin=subprocess.DEVNULL,
+            self._process = ForkedProcess(
+                *("up", "--port", "0"),
                 stdout=log,
                 stderr=log,
                 cwd=self.home.folder,

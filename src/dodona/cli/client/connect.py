@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator
@@ -44,7 +45,8 @@ def find_announcement(config: Config, credentials: Credentials) -> Announcement 
 async def connect(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
     """Yield a client of the running gateway, else one in this process."""
     credentials = Credentials(config, os.environ, redactor)
-    if (announcement := find_announcement(config, credentials)) is not None:
+    announcement = await asyncio.to_thread(find_announcement, config, credentials)
+    if announcement is not None:
         async with gateway_client(announcement, config.home) as gateway:
             if await gateway.is_reachable():
                 yield gateway

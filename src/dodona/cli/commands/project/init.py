@@ -80,7 +80,7 @@ async def _ensure_project(
         except NotFound:
             return await projects.create(LOCAL_USER, {"id": name, "vault_path": str(folder)})
         vault: str | None = project["vault_path"]
-        if vault is not None and _is_same_folder(vault, folder):
+        if vault is not None and await asyncio.to_thread(_is_same_folder, vault, folder):
             return project
         if vault is not None or not is_explicit:
             location = vault or "the default vault"
