@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Self
 
 DODONA = Path(sys.executable).parent / "dodona"
@@ -84,6 +85,23 @@ class ForkedProcess:
 
     def __exit__(self, *_: object) -> None:
         self.wait()
+
+
+def run_dodona(
+    *words: str, cwd: Path, env: Mapping[str, str], typed: str = "", timeout: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run `dodona` as a process of the server to its end; `typed` is its standard input."""
+    with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as err:
+        stdin.write(typed.encode())
+        stdin.seek(0)
+        process = ForkedProcess(*words, stdin=stdin, stdout=out, stderr=err, cwd=cwd, env=env)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, code, out.read().decode(), err.read().decode())
 
 
 class _Server:

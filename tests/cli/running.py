@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
+from types import ModuleType
 from typing import Any, Self
 
 from dodona.cli.main import main
@@ -88,7 +90,7 @@ def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]
         os.chdir(before[1])
         sys.argv, sys.excepthook, sys.path[:] = before[2:]
         for name in set(sys.modules) - modules:
-            if _is_below(sys.modules[name], folder):
+            if _is_of_test(sys.modules[name]):
                 del sys.modules[name]
         root.handlers[:] = handlers
         for logger, level in levels.items():
@@ -96,10 +98,10 @@ def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]
         logging.getLogger("dodona").setLevel(levels.get(logging.getLogger("dodona"), 0))
 
 
-def _is_below(module: Any, folder: Path) -> bool:
-    """Whether the test has written the module; the next test may write one of the same name."""
+def _is_of_test(module: ModuleType) -> bool:
+    """Whether the module is a file of leaves; the next test may have one of the same name."""
     file = getattr(module, "__file__", None)
-    return file is not None and Path(file).is_relative_to(folder)
+    return file is not None and Path(file).is_relative_to(gettempdir())
 
 
 def given(folder: Path, environment: dict[str, str]) -> dict[str, str]:

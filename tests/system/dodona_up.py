@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -17,8 +16,6 @@ from typing import Any, ClassVar, Final
 from tests.fork_server import ForkedProcess
 from tests.system.waiting import LIMIT, PAUSE
 from tests.system.wire_model import MODEL
-
-DODONA: Final = Path(sys.executable).parent / "dodona"
 
 NOTES: Final = {
     "budgets.md": "# Budgets\n\nA budget of 500 drachmas is set for each month.\n",
