@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -24,8 +25,10 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Lock
 from typing import IO, Any, Self
 
 DODONA = Path(sys.executable).parent / "dodona"
@@ -47,9 +50,19 @@ class ForkedProcess:
         cwd: Path,
         env: Mapping[str, str],
         terminal: bool = False,
+        script: Path | None = None,
     ) -> None:
-        """Start `dodona` with these words. With `terminal`, its input is the one it belongs to."""
-        job = {"words": words, "cwd": str(cwd), "env": dict(env), "terminal": terminal}
+        """Start `dodona` with these words, or a script, which gets a process group of its own.
+
+        With `terminal`, standard input is the terminal that the process belongs to.
+        """
+        job = {
+            "words": words,
+            "cwd": str(cwd),
+            "env": dict(env),
+            "terminal": terminal,
+            "script": script and str(script),
+        }
         self.returncode: int | None = None
         self._status, given = os.pipe()
         with open(os.devnull, "rb") as nothing:
@@ -108,6 +121,7 @@ class _Server:
     """The connection of this process to its server."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this file
@@ -117,22 +131,19 @@ class _Server:
 
     def send(self, job: dict[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(job).encode()
-        socket.send_fds(self._socket, [_LENGTH.pack(len(data))], descriptors)
-        self._socket.sendall(data)
+        with self._lock:  # threads of a test may start processes at the same time
+            socket.send_fds(self._socket, [_LENGTH.pack(len(data))], descriptors)
+            self._socket.sendall(data)
 
     def close(self) -> None:
         self._socket.close()
         self._process.wait()
 
 
-_servers: dict[int, _Server] = {}
-
-
+@cache
 def _server() -> _Server:
-    """The server of this process; a forked one starts its own."""
-    if os.getpid() not in _servers:
-        _servers[os.getpid()] = _Server()
-    return _servers[os.getpid()]
+    """The server of this process, started on first use."""
+    return _Server()
 
 
 def _read(descriptor: int, size: int) -> bytes:
@@ -172,7 +183,7 @@ def serve(control: socket.socket) -> Callable[[], object]:
             signal.set_wakeup_fd(-1)
             for descriptor in (waking, woken, status, control.fileno(), *running.values()):
                 os.close(descriptor)
-            return lambda: run(job, streams)
+            return lambda: become(job, streams)
         running[pid] = status
         os.write(status, _NUMBER.pack(pid))
         for descriptor in streams:
@@ -190,8 +201,8 @@ def _report_ended(running: dict[int, int]) -> None:
         os.close(descriptor)
 
 
-def run(job: dict[str, Any], streams: Sequence[int]) -> None:
-    """Become the process: its streams, folder, environment and arguments; then call `main`."""
+def become(job: dict[str, Any], streams: Sequence[int]) -> None:
+    """Take over streams, folder, environment and arguments; then run the script or `main`."""
     from dodona.cli.main import main  # noqa: PLC0415 - the server alone imports Dodona
     from dodona.core import events  # noqa: PLC0415
 
@@ -200,20 +211,26 @@ def run(job: dict[str, Any], streams: Sequence[int]) -> None:
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     os.closerange(3, max(*streams, 3) + 1)
+    if job["script"]:
+        os.setpgid(0, 0)
     if job["terminal"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["env"])
-    sys.argv = [str(DODONA), *job["words"]]
+    sys.argv = [job["script"] or str(DODONA), *job["words"]]
     # As Python opens them: errors at once, output in blocks unless it goes to a terminal.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
     # Set on import, from the pid.
     events._PROCESS_PREFIX = f"{int(time.time() * 1000):x}-{os.getpid():x}"  # type: ignore[misc]
-    main()
+    if job["script"]:
+        sys.path.insert(0, str(Path(job["script"]).parent))
+        runpy.run_path(job["script"], run_name="__main__")
+    else:
+        main()
 
 
 def preload() -> None:
