@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,12 +17,13 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from fork_server import become
 
+_QUOTED = re.compile(r"'[^']*'|\"[^\"$`\\\\]*\"")
 _FOR_THE_SHELL = frozenset("$`*?~\\#{}[]!")
 
 
 def parse(command: str) -> tuple[dict[str, str], list[str]] | None:
     """Variables and words of a `dodona` command; None if it needs a shell or is another one."""
-    if _FOR_THE_SHELL & set(command):
+    if _FOR_THE_SHELL & set(_QUOTED.sub("", command)):
         return None
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True

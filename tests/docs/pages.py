@@ -34,6 +34,7 @@ from jobs import PATIENCE, Jobs, start, with_real_port, with_usual_port
 from dodona.lisp import read
 
 _FENCE = re.compile(r"^```(?P<sort>\w*)(?:\s+title=\"(?P<title>[^\"]+)\")?\s*$")
+PRINT_CODE = '; echo "exit code $?"'
 
 
 class Differs(Exception):
@@ -120,15 +121,17 @@ def run(command: str, expected: str, jobs: Jobs) -> str:
 
 
 def shell(command: str) -> str:
-    """Both outputs, in order."""
+    """Both outputs, in order. The exit code is printed where the page asks for it."""
+    command, asks_for_code, _ = command.partition(PRINT_CODE)
     with tempfile.TemporaryFile() as output:
         process = start(command, output, {**os.environ, "COLUMNS": "100"})
         try:
-            process.wait(PATIENCE)
+            code = process.wait(PATIENCE)
         finally:
             process.kill()
         output.seek(0)
-        return output.read().decode()
+        printed = output.read().decode()
+    return f"{printed}exit code {code}\n" if asks_for_code else printed
 
 
 def python(block: Block, page: Path, namespace: dict[str, Any]) -> str:
