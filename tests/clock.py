@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
 
 
 class Clock:
@@ -25,6 +27,24 @@ class Clock:
 
     @contextmanager
     def running(self, loop: asyncio.AbstractEventLoop) -> Iterator[Clock]:
+        """Be the clock of this loop and of Dodona until the block ends."""
+        replaced = self._replace_clocks()
+        loop.time = self._moved(time.monotonic)  # type: ignore[method-assign]
+        try:
+            yield self
+        finally:
+            del loop.time  # type: ignore[method-assign]
+            for module, name, value in replaced:
+                setattr(module, name, value)
+
+    def install(self) -> None:
+        """Be the clock of this process and of all its loops."""
+        self._replace_clocks()
+        now = self._moved(time.monotonic)
+        asyncio.BaseEventLoop.time = lambda _: now()  # type: ignore[method-assign]
+
+    def _replace_clocks(self) -> list[tuple[ModuleType, str, Any]]:
+        """Replace the clocks that modules of Dodona have imported; what was replaced."""
         clocks = {
             id(clock): self._moved(clock)
             for clock in (time.time, time.monotonic, time.perf_counter)
@@ -38,13 +58,7 @@ class Clock:
         ]
         for module, name, value in replaced:
             setattr(module, name, clocks[id(value)])
-        loop.time = self._moved(time.monotonic)  # type: ignore[method-assign]
-        try:
-            yield self
-        finally:
-            del loop.time  # type: ignore[method-assign]
-            for module, name, value in replaced:
-                setattr(module, name, value)
+        return replaced
 
     def _moved(self, clock: Callable[[], float]) -> Callable[[], float]:
         return lambda: clock() + self._ahead

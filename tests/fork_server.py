@@ -31,7 +31,12 @@ from tempfile import TemporaryFile
 from threading import Lock
 from typing import IO, Any, Self
 
+sys.path.append(str(Path(__file__).parents[1]))  # for the server, which is started as a script
+
+from tests.clock import Clock
+
 DODONA = Path(sys.executable).parent / "dodona"
+STEP_SECONDS = 10.0
 PAUSE = 0.01  # seconds between two looks at a process that is waited for
 
 _LENGTH = struct.Struct("!I")
@@ -89,6 +94,10 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    def advance_clock(self) -> None:
+        """Let `STEP_SECONDS` pass for the process, without a wait."""
+        self.send_signal(signal.SIGUSR2)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
@@ -206,6 +215,9 @@ def become(job: dict[str, Any], streams: Sequence[int]) -> None:
     from dodona.cli.main import main  # noqa: PLC0415 - the server alone imports Dodona
     from dodona.core import events  # noqa: PLC0415
 
+    clock = Clock()
+    clock.install()
+    signal.signal(signal.SIGUSR2, lambda *_: clock.advance(STEP_SECONDS))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, descriptor in enumerate(streams):
@@ -250,6 +262,6 @@ def preload() -> None:
 IMPORTED_ON_USE = ("dodona.app.bootstrap", "alembic.command", "rich.live", "rich.progress")
 
 if __name__ == "__main__":
-    sys.path[0] = str(DODONA.parent)
+    sys.path[0] = str(DODONA.parent)  # as in the installed script
     preload()
     serve(socket.socket(fileno=int(sys.argv[1])))()

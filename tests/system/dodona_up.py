@@ -159,6 +159,11 @@ class Up:
         if self.is_alive:
             os.kill(self.pid, number)
 
+    def advance_clock(self) -> None:
+        """Let ten seconds pass for the gateway, without a wait."""
+        assert self._process is not None
+        self._process.advance_clock()
+
     def stop(self) -> int:
         self.signal(signal.SIGTERM)
         return self.wait()
