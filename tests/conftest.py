@@ -1,14 +1,46 @@
-"""For every test: a loop that must not be blocked, and a clock that can be moved on."""
+"""For every test: its tier, a loop that must not be blocked, and a clock that can be moved on."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from blockbuster import blockbuster_ctx
 
 from tests.clock import Clock
+
+TESTS: Final = Path(__file__).parent
+# Outside the unit tier: tests of these folders, and of modules that import one of these names.
+PROCESS_FOLDERS: Final = ("cli", "conformance", "deploy", "docs", "system")
+PROCESS_MODULES: Final = ("subprocess", "multiprocessing", "ForkedProcess", "run_dodona", "Workers")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import the folders that the unit tier leaves out."""
+    is_fast = "not process" in config.getoption("markexpr")
+    is_left_out = collection_path.parent == TESTS and collection_path.name in PROCESS_FOLDERS
+    return True if is_fast and is_left_out else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start processes; `make test-fast` leaves them out."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        names = vars(getattr(item, "module", None) or object)
+        if folder in PROCESS_FOLDERS or any(name in names for name in PROCESS_MODULES):
+            item.add_marker(pytest.mark.process)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """When failed tests are run again, list those that pass now: they are not deterministic."""
+    if config.getoption("lf"):
+        for report in terminalreporter.getreports("passed"):
+            terminalreporter.write_line(f"passed on the second try: {report.nodeid}")
 
 
 @pytest.fixture(autouse=True)

@@ -184,6 +184,7 @@ async def test_a_bug_outside_the_tree_ends_the_run(
         assert raised.value.code == "internal"
 
 
+@pytest.mark.slow
 async def test_a_store_that_cannot_be_written_ends_nothing(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
