@@ -1,4 +1,4 @@
-"""For every test: its tier, a loop that must not be blocked, and a clock that can be moved on."""
+"""For every test: its tier, a loop that must not be blocked, a clock and a store."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from blockbuster import blockbuster_ctx
 
+from dodona.store import migrate, parse_location
 from tests.clock import Clock
 
 TESTS: Final = Path(__file__).parent
@@ -48,6 +49,14 @@ def unblocked_loop() -> Iterator[None]:
     """Fail when our own code blocks the event loop: reads a file, sleeps, waits for a lock."""
     with blockbuster_ctx("dodona"):
         yield
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty SQLite store, to copy: creating one takes longer than most tests."""
+    file = tmp_path_factory.mktemp("migrated") / "dodona.db"
+    migrate(parse_location(str(file)))
+    return file
 
 
 @pytest.fixture
