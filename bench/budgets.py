@@ -34,6 +34,7 @@ from time import perf_counter
 from typing import Any
 
 import psycopg
+from sqlalchemy import select
 
 from dodona import store as ledger
 from dodona.core.domain.budgets import CallPlan, ModelUsage
@@ -42,6 +43,8 @@ from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.catalogue.prices import Prices
 from dodona.store import Store
+from dodona.store.db.statements import statement
+from dodona.store.schema import budgets
 
 CALLS = 2_000
 AT_ONCE = 64
@@ -148,14 +151,15 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
             for number, each in enumerate(wanted):
                 group.create_task(call(number, each))
         took = perf_counter() - began
-        budgets = await one.budgets.list_all()
+        query = statement(select(budgets.c.held, budgets.c.used, budgets.c.ceiling))
+        rows = await one.database.read(lambda tx: tx.fetch_all(query))
     return Result(
         per_second=len(wanted) / took,
         allowed=came_to[True],
         refused=came_to[False],
         deadlocks=deadlocks(url) - before,
-        held=sum(budget.reserved for budget in budgets),
-        over=sum(max(0, budget.used - budget.ceiling) for budget in budgets),
+        held=sum(held for held, _, _ in rows),
+        over=sum(max(0, used - ceiling) for _, used, ceiling in rows),
     )
 
 

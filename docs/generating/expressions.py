@@ -94,10 +94,17 @@ def expressions_page() -> str:
                 ),
                 (
                     "`:global`",
-                    "across runs, in the host's store; read at the start, written at the end",
+                    "across runs; read when a run starts, written when it ends",
                 ),
             ],
         ),
+        prose("""An agent's tree stores its global keys in [the store](store.md#tree_globals), for
+            each user, project and agent. A run sees the values of its start, also if it is resumed
+            after a crash; of two runs at the same time, the last to end wins. Values are stored as
+            JSON, up to 64 KB each and 1,000 keys; others are dropped with a warning in the log. A
+            stored value that no longer has the declared type fails the run. Trees of subagents and
+            rules do not store global keys. `dodona tree run --globals FILE` stores them in a
+            file."""),
         prose("""Undeclared keys can be written too. Reading a key that was never written is an
             error. `dodona tree check` warns about undeclared keys."""),
         "## Reserved keys",

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from dodona.telemetry.metrics import MAX_AGENTS, MAX_MODELS, MAX_SERIES, Metrics
+from prometheus_client import Metric
+
+from dodona.telemetry.metrics import (
+    MAX_AGENTS,
+    MAX_MODELS,
+    MAX_SERIES,
+    CollectedMetric,
+    LabelledMetric,
+    Metrics,
+)
 from generating.writing import page, prose, table
+
+
+def metric_name(family: Metric) -> str:
+    """Return the name in the output. Families of counters are named without `_total`."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def metrics_page() -> str:
     """Return the text of metrics.md."""
+    metrics = Metrics()
+    labels = {
+        family.name: metric.label_names
+        for metric in vars(metrics).values()
+        if isinstance(metric, LabelledMetric | CollectedMetric)
+        for family in metric.collect()
+    }
     rows = [
         (
-            f"`{family.name}`",
-            family.kind,
-            ", ".join(f"`{label}`" for label in family.labels),
-            family.help_text,
+            f"`{metric_name(family)}`",
+            family.type,
+            ", ".join(f"`{label}`" for label in labels.get(family.name, ())),
+            family.documentation,
         )
-        for family in Metrics().registry.families
+        for family in metrics.registry.collect()
     ]
     return page(
         "# Metrics",
@@ -29,5 +50,6 @@ def metrics_page() -> str:
             series."""),
         prose("""Values are per process, since its start. `dodona_lanes_waiting` and
             `dodona_budget_used_ratio` are read from the store and cover all processes that share
-            it. Latencies are histograms: use `histogram_quantile` for percentiles."""),
+            it. The metrics of the process (`process_…`) exist on Linux only. Latencies are
+            histograms: use `histogram_quantile` for percentiles."""),
     )

@@ -36,7 +36,7 @@ TABLES: Mapping[str, str] = {
     "notices": "Pending notices for an agent and its user.",
     "approvals": "Tool calls that require approval, with the decisions.",
     "plugin_state": "The state that rule packs store for a user.",
-    "tree_globals": "The global blackboard keys of trees.",
+    "tree_globals": "The global blackboard keys of an agent's trees, by user and project.",
     "settings": "The settings of users.",
     "tokens": "Access tokens, hashed.",
     "audit": "The audit log of denied requests and administrative changes. Append-only.",

@@ -48,6 +48,7 @@ from dodona.store import Store
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.trees import Tree, load
+from tests.stored import records_of
 
 USER: Final = "ada"
 LIMIT: Final = 40.0  # seconds; a test that waits so long has failed
@@ -262,7 +263,7 @@ class Opened:
         return found
 
     async def records(self, *, user: str = USER) -> list[TokenRecord]:
-        return await self.store.records.list_for_user(user)
+        return await records_of(self.store, user)
 
     async def set(self, *, user: str = USER, **settings: Any) -> None:
         await self.agency.settings.change(user, settings)

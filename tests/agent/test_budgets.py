@@ -20,6 +20,7 @@ from dodona.models.token_counter import OfflineTokenCounter
 from tests.agent.opening import MOST_TOKENS, USER, bodies, calls, opened
 from tests.agent.wire import says, wired
 from tests.models.wire_server import Reply, sse
+from tests.stored import budgets_of
 
 
 async def test_nothing_is_called_beyond_a_ceiling(file: Path) -> None:
@@ -58,7 +59,7 @@ async def test_a_budget_that_ends_in_mid_run_keeps_what_was_done(file: Path) -> 
         failed = await here.run(runs[-1])
 
         assert (failed.error or {})["code"] == "budget_exceeded"
-        (budget,) = await here.store.budgets.list_all()
+        (budget,) = await budgets_of(here.store)
         records = await here.records()
         assert budget.reserved == 0
         assert budget.used == sum(r.input_tokens + r.output_tokens for r in records)
@@ -93,7 +94,7 @@ async def test_a_refusal_costs_nothing(file: Path) -> None:
             await here.answered()
 
         assert await here.records() == []
-        (budget,) = await here.store.budgets.list_all()
+        (budget,) = await budgets_of(here.store)
         assert (budget.used, budget.reserved) == (0, 0)
 
 
@@ -134,7 +135,7 @@ async def test_runs_at_once_stay_under_a_ceiling_together(file: Path) -> None:
         runs = await asyncio.gather(*(here.ask(user=user) for user in users))
         for run_id, user in zip(runs, users, strict=True):
             await here.chunks(run_id, user=user)
-        (budget,) = await here.store.budgets.list_all()
+        (budget,) = await budgets_of(here.store)
 
         assert budget.used <= 5000
         assert budget.reserved == 0
@@ -169,7 +170,7 @@ async def test_every_attempt_is_reserved_and_recorded(file: Path) -> None:
         assert (bool(first.estimated), bool(second.estimated)) == (True, False)
         assert first.input_tokens > 100  # as it was planned
         assert first.output_tokens in (2, 3, 4)
-        (budget,) = await here.store.budgets.list_all()
+        (budget,) = await budgets_of(here.store)
         assert budget.reserved == 0
         assert budget.used == first.input_tokens + first.output_tokens + 110
 
@@ -184,7 +185,7 @@ async def test_attempts_do_not_pass_a_ceiling_together(file: Path) -> None:
         with pytest.raises(BudgetExceeded):
             await here.answered()
         records = await here.records()
-        (budget,) = await here.store.budgets.list_all()
+        (budget,) = await budgets_of(here.store)
         assert budget.used == sum(r.input_tokens + r.output_tokens for r in records)
         assert (budget.reserved, budget.used <= 2200) == (0, True)
         assert len(records) == len(server.asked) < 3
@@ -197,7 +198,7 @@ async def test_attempts_that_were_turned_down_cost_nothing(file: Path) -> None:
         async with opened(file, retrying(model), ceilings=LARGE) as here:
             await here.answered()
             assert len(await here.records()) == 1
-            (budget,) = await here.store.budgets.list_all()
+            (budget,) = await budgets_of(here.store)
             assert (budget.used, budget.reserved) == (110, 0)
         assert len(server.asked) == 3
 

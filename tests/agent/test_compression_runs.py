@@ -25,6 +25,7 @@ from dodona.models.scripted.model import ScriptedModel
 from dodona.store.schema import summaries
 from tests.agent.opening import USER, Opened, bodies, opened, plain_prompts, until
 from tests.conformance.store.saying import rows_of
+from tests.stored import budgets_of
 
 PLANTED: Final = 20
 EXCHANGES: Final = 200
@@ -331,7 +332,7 @@ async def test_a_spent_budget_does_without_a_model(file: Path, tmp_path: Path) -
         await here.answered("And now?")
         await compressed(here, 1)
         (row,) = await rows_of(here.store, summaries)
-        budgets = await here.store.budgets.list_all()
+        budgets = await budgets_of(here.store)
 
     assert row["model"] is None
     assert not any(map(is_summing, model.requests))
@@ -394,7 +395,7 @@ async def test_a_crash_costs_nothing(file: Path) -> None:
         await until(lambda: model.waiting, "a model that is asked to sum up")
         assert await here.agency.engine.shutdown(0) == 0
         assert (await context(here)).compression_count == 0
-        assert [budget.reserved for budget in await here.store.budgets.list_all()] == [0]
+        assert [budget.reserved for budget in await budgets_of(here.store)] == [0]
     async with opened(file, talker(honestly), ceilings=ceilings) as here:
         assert await rows_of(here.store, summaries) == []
         await here.answered("Again?")

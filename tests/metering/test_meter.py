@@ -24,6 +24,7 @@ from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store
+from tests.stored import budgets_of, records_of
 
 AT = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 # A dollar, two and ten for a thousand tokens.
@@ -70,7 +71,7 @@ class Drive:
         return await self.journal.commit(given.settle(hold, self.plan, used))
 
     async def records(self) -> list[TokenRecord]:
-        return await self.store.records.list_for_user("ada")
+        return await records_of(self.store, "ada")
 
 
 async def driven(store: Store) -> Drive:
@@ -83,9 +84,7 @@ async def driven(store: Store) -> Drive:
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
     """What each budget has used and holds."""
-    return {
-        f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await store.budgets.list_all()
-    }
+    return {f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await budgets_of(store)}
 
 
 def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> ModelUsage:

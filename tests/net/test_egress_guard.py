@@ -24,9 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError, ToolFailed, ToolRetry
-from dodona.net.allowlist import HostAllowlist
 from dodona.net.dns import CheckedResolver, create_public_socket, is_own_address, system_resolve
-from dodona.net.egress_guard import FetchLimits, GuardedHttp, resolve_redirect
+from dodona.net.egress_guard import FetchLimits, GuardedHttp, HostAllowlist, resolve_redirect
 from dodona.net.urls import WebAddress, parse_url
 from tests.tools.web.site import Names, Site, answer, names, redirect, site_up
 

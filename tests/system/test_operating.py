@@ -37,21 +37,21 @@ async def test_metrics_of_a_run(client: Client, script: Script) -> None:
     )
     before = await numbers(client)
     await client.ask("How much?")
-    model = f'provider="{PROVIDER}",model="{MODEL}"'
+    model = f'model="{MODEL}",provider="{PROVIDER}"'
     assert await grown(
         client,
         before,
         'dodona_runs_begun_total{agent="oracle"}',
         'dodona_runs_ended_total{agent="oracle",status="succeeded"}',
-        f'dodona_model_calls_total{{{model},outcome="ok"}}',
-        f'dodona_model_tokens_total{{{model},kind="input"}}',
-        f'dodona_model_tokens_total{{{model},kind="output"}}',
+        f'dodona_model_calls_total{{model="{MODEL}",outcome="ok",provider="{PROVIDER}"}}',
+        f'dodona_model_tokens_total{{kind="input",{model}}}',
+        f'dodona_model_tokens_total{{kind="output",{model}}}',
         f"dodona_model_unpriced_calls_total{{{model}}}",
         f"dodona_model_first_token_seconds_count{{{model}}}",
         f"dodona_model_call_seconds_count{{{model}}}",
-        'dodona_tool_calls_total{tool="vault_search",outcome="success"}',
-        'dodona_tool_calls_total{tool="other",outcome="failure"}',
-        'dodona_http_requests_total{operation="ask",method="POST",status="2xx"}',
+        'dodona_tool_calls_total{outcome="success",tool="vault_search"}',
+        'dodona_tool_calls_total{outcome="failure",tool="other"}',
+        'dodona_http_requests_total{method="POST",operation="ask",status="2xx"}',
     ) == [1, 1, 2, 300, 30, 2, 2, 2, 1, 1, 1]
 
 
@@ -66,14 +66,13 @@ async def test_metrics_of_what_fails(client: Client, script: Script) -> None:
         assert (await numbers(client))["dodona_runs_running"] >= 1
         await client.cancel(run_id=chunks.run_id)
         await chunks.rest()
-    model = f'provider="{PROVIDER}",model="{MODEL}"'
     assert await grown(
         client,
         before,
         'dodona_runs_ended_total{agent="oracle",status="failed"}',
         'dodona_runs_ended_total{agent="oracle",status="cancelled"}',
-        f'dodona_model_calls_total{{{model},outcome="unauthorised"}}',
-        f'dodona_model_calls_total{{{model},outcome="cancelled"}}',
+        f'dodona_model_calls_total{{model="{MODEL}",outcome="unauthorised",provider="{PROVIDER}"}}',
+        f'dodona_model_calls_total{{model="{MODEL}",outcome="cancelled",provider="{PROVIDER}"}}',
     ) == [1, 1, 1, 1]
 
 

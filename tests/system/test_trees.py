@@ -75,6 +75,31 @@ async def test_edits_while_it_runs(edited: Client, script: Script) -> None:
     assert notices(await streamed(), "limit_reached")
 
 
+async def test_a_tree_counts_questions_across_a_kill(edited: Client, script: Script) -> None:
+    """A global key outlives the process; a run that was killed and resumed counts once."""
+    edit(
+        edited,
+        '(action begin :fn "oracle.begin")',
+        '(action begin :fn "oracle.begin") (set :asked (+ (blackboard :asked) 1))',
+    )
+    file = edited.up.home.folder / "oracle.lisp"
+    schema = ":blackboard-schema {"
+    key = f"{schema} :asked {{:default 0 :scope :global}}"
+    file.write_text(file.read_text().replace(schema, key, 1))
+    await edited.up.begin()
+    script.will(says("Yes."), says("Half and ", "half.", hold=1))
+    await edited.ask("Was it an oak?")
+    async with edited.stream("Was it tall?") as chunks:
+        await chunks.until("content")
+        await edited.up.begin_again()
+    script.release()
+    await edited.ended(chunks.run_id)
+    rows = edited.up.home.rows(
+        "SELECT user_id, agent_id, key, value_json FROM tree_globals WHERE user_id <> ''"
+    )
+    assert [(row["key"], row["value_json"]) for row in rows] == [("asked", "2")]
+
+
 async def said(client: Client, word: str) -> bool:
     return word in client.up.said()
 

@@ -5,65 +5,86 @@ from __future__ import annotations
 import re
 
 import pytest
+from prometheus_client import REGISTRY, Counter, Histogram, Metric
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from dodona.telemetry import metrics
 from dodona.telemetry.metrics import (
     MAX_MODELS,
     BoundedLabels,
-    Counter,
-    Gauge,
-    Histogram,
-    MetricRegistry,
+    CollectedMetric,
+    LabelledMetric,
     Metrics,
 )
 
-LINE = re.compile(
-    r'# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})?'
-    r" (\+Inf|-?[0-9.e+-]+)"
-)
+
+async def scrape(measures: Metrics) -> dict[str, Metric]:
+    """Parse the metrics as Prometheus does, by name."""
+    text = (await measures.render()).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
 
 
-def test_the_text_of_each_kind() -> None:
+async def test_the_text_of_each_kind() -> None:
     """Help, type, then a line for each series; a histogram's buckets add up."""
-    registry = MetricRegistry()
-    registry.add(Counter("asked_total", "Asked.", "who")).add("ada", by=2)
-    registry.add(Gauge("open", "Open now.")).add(by=1.5)
-    seconds = registry.add(Histogram("seconds", "How long.", bounds=(0.1, 1.0)))
-    for value in (0.05, 0.1, 0.5, 7):
-        seconds.observe(value)
-    assert registry.render() == (
-        '# HELP asked_total Asked.\n# TYPE asked_total counter\nasked_total{who="ada"} 2\n'
-        "# HELP open Open now.\n# TYPE open gauge\nopen 1.5\n"
-        "# HELP seconds How long.\n# TYPE seconds histogram\n"
-        'seconds_bucket{le="0.1"} 2\nseconds_bucket{le="1"} 3\nseconds_bucket{le="+Inf"} 4\n'
-        "seconds_sum 7.65\nseconds_count 4\n"
-    )
+    measures = Metrics()
+    measures.runs_started.labels("ada").inc(2)
+    measures.in_flight.inc(1.5)
+    for value in (0.0005, 0.001, 0.002, 70):
+        measures.write_seconds.observe(value)
+    text = (await measures.render()).decode()
+    assert (
+        "# HELP dodona_runs_begun_total Runs started by this process.\n"
+        "# TYPE dodona_runs_begun_total counter\n"
+        'dodona_runs_begun_total{agent="ada"} 2.0\n'
+    ) in text
+    assert (
+        "# HELP dodona_http_requests_in_flight Requests and streams in progress.\n"
+        "# TYPE dodona_http_requests_in_flight gauge\n"
+        "dodona_http_requests_in_flight 1.5\n"
+    ) in text
+    assert (
+        "# TYPE dodona_store_write_seconds histogram\n"
+        'dodona_store_write_seconds_bucket{le="0.001"} 2.0\n'
+        'dodona_store_write_seconds_bucket{le="0.0025"} 3.0\n'
+    ) in text
+    assert (
+        'dodona_store_write_seconds_bucket{le="30.0"} 3.0\n'
+        'dodona_store_write_seconds_bucket{le="+Inf"} 4.0\n'
+        "dodona_store_write_seconds_count 4.0\n"
+        "dodona_store_write_seconds_sum 70.0035\n"
+    ) in text
+    assert "_created" not in text
 
 
 @pytest.mark.parametrize("value", ['"', "\\", "\n", '\\"\n{}', "ü", ""])
-def test_no_label_breaks_its_line(value: str) -> None:
+async def test_no_label_breaks_its_line(value: str) -> None:
     """Quotes, backslashes and line breaks are escaped, as Prometheus reads them."""
-    registry = MetricRegistry()
-    registry.add(Counter("asked_total", "Asked.", "who")).add(value)
-    *_, line = registry.render().splitlines()
-    assert LINE.fullmatch(line)
-    shown = line.removeprefix('asked_total{who="').removesuffix('"} 1')
-    back = re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), shown)
-    assert back == value
+    measures = Metrics()
+    measures.runs_started.labels(value).inc()
+    (sample,) = (await scrape(measures))["dodona_runs_begun"].samples
+    assert (sample.labels, sample.value) == ({"agent": value}, 1)
+
+
+def values_of(metric: Collector) -> dict[tuple[str, ...], float]:
+    (family,) = metric.collect()
+    return {tuple(each.labels.values()): each.value for each in family.samples}
 
 
 def test_there_is_an_end_to_series() -> None:
     """Past it, what is new is `other`; what was known goes on."""
-    counter = Counter("asked_total", "Asked.", "who", "how")
-    seconds = Histogram("seconds", "How long.", "who", bounds=(1.0,))
+    names = ("who", "how")
+    counter = LabelledMetric(Counter("asked_total", "Asked.", names, registry=None), names)
+    seconds = LabelledMetric(Histogram("seconds", "Long.", ("who",), registry=None), ("who",))
     for number in range(metrics.MAX_SERIES + 100):
-        counter.add(str(number), "x")
-        seconds.observe(1, str(number))
-    counter.add("0", "x")
-    found = {labels: value for _, _, labels, value in counter.samples()}
+        counter.labels(str(number), "x").inc()
+        seconds.labels(str(number)).observe(1)
+    counter.labels("0", "x").inc()
+    found = values_of(counter)
     assert len(found) == metrics.MAX_SERIES + 1
     assert (found["0", "x"], found["other", "other"]) == (2, 100)
-    assert len({labels[0] for _, _, labels, _ in seconds.samples()}) == metrics.MAX_SERIES + 1
+    assert len({labels[0] for labels in values_of(seconds)}) == metrics.MAX_SERIES + 1
 
 
 def test_names_that_others_choose() -> None:
@@ -76,19 +97,47 @@ async def test_a_thousand_models_are_few_series() -> None:
     """Requests name models: more than some are counted together."""
     measures = Metrics()
     for number in range(1000):
-        measures.model_calls.add(*measures.model_labels("openai", f"m-{number}"), "ok")
-    text = await measures.render()
-    assert text.count("dodona_model_calls_total{") == MAX_MODELS + 1
-    assert 'model="other",outcome="ok"} 950\n' in text
-    assert [line for line in text.splitlines() if not LINE.fullmatch(line)] == []
+        measures.model_calls.labels(*measures.model_labels("openai", f"m-{number}"), "ok").inc()
+    samples = (await scrape(measures))["dodona_model_calls"].samples
+    assert len(samples) == MAX_MODELS + 1
+    assert [each.value for each in samples if each.labels["model"] == "other"] == [950]
 
 
-async def test_what_is_measured_has_a_name_and_a_meaning() -> None:
+def test_values_that_are_kept_elsewhere() -> None:
+    """Series that are gone since the last scrape are not reported again."""
+    used = CollectedMetric(GaugeMetricFamily, "used_ratio", "Used.", "scope")
+    used.series = {("user",): 0.5, ("all",): 0.25}
+    assert values_of(used) == {("user",): 0.5, ("all",): 0.25}
+    used.series = {("all",): 0.75}
+    assert values_of(used) == {("all",): 0.75}
+
+
+async def test_apps_do_not_share_metrics() -> None:
+    """Each app counts for itself, and nothing is registered for the whole process."""
+    first, second = Metrics(), Metrics()
+    first.runs_started.labels("oracle").inc()
+    assert (await scrape(second))["dodona_runs_begun"].samples == []
+    assert "dodona_runs_begun" not in {each.name for each in REGISTRY.collect()}
+
+
+def test_open_connections_are_counted_over_all_kinds() -> None:
+    """The status shows one number."""
+    measures = Metrics()
+    measures.open_connections.labels("sse").inc()
+    measures.open_connections.labels("websocket").inc(2)
+    measures.open_connections.labels("sse").dec()
+    assert measures.open_connections.total() == 2
+
+
+def test_what_is_measured_has_a_name_and_a_meaning() -> None:
     """By Prometheus' conventions: totals only grow, and units are base units."""
-    families = Metrics().registry.families
+    measures = Metrics()
+    families = list(measures.registry.collect())
     assert len({family.name for family in families}) == len(families)
     for family in families:
         assert re.fullmatch(r"(dodona|process)_[a-z_]+", family.name)
-        assert family.help_text.endswith(".")
-        assert (family.kind == "counter") == family.name.endswith("_total")
-        assert not {"user", "session", "path", "run"} & set(family.labels)
+        assert not family.name.endswith("_total")  # added to the name of each counter, and no other
+        assert family.documentation.endswith(".")
+    for metric in vars(measures).values():
+        if isinstance(metric, LabelledMetric | CollectedMetric):
+            assert not {"user", "session", "path", "run"} & set(metric.label_names)

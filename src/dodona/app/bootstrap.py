@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,14 +13,14 @@ from typing import Final
 import dodona.store
 from dodona.agent.api import AgentApi, build_agent_api
 from dodona.agent.run_context.approvals import ApprovalGate
-from dodona.agent.run_context.deps import RunDeps
+from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
 from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.agent.turn_control.decision import DEFAULT_DECISION_TREE
 from dodona.app.agents.registry import LiveAgents
 from dodona.app.config.config import Config
-from dodona.app.config.live import reload_handlers, run_policy
-from dodona.app.config.reload import ConfigReloader
+from dodona.app.config.reload import ConfigReloader, ReloadHandler
+from dodona.app.config.settings import Settings
 from dodona.app.config.store_url import store_url
 from dodona.app.maintenance import Maintenance
 from dodona.app.models.credentials import Credentials
@@ -32,9 +32,11 @@ from dodona.app.projects.code import CodeIndexes, code_folders, open_code_embedd
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
 from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
+from dodona.app.telemetry.logging import configure_logging
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
+from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
@@ -243,3 +245,53 @@ async def _start_agent_api(
 
 def _audit_change(audit: AuditLog, change: str) -> None:
     audit.record(AuditEntry.for_admin(change, user_id=LOCAL_USER))
+
+
+# -- settings that apply while it runs -----------------------------------------------------------
+
+
+def run_policy(settings: Settings) -> RunPolicy:
+    """Return the run policy that the settings describe."""
+    return RunPolicy(
+        summarise_results=settings.librarian.summarise,
+        compress_context=settings.context.compress,
+        require_approval_after_untrusted=settings.web.hold_effects,
+        approval_timeout=settings.approvals.timeout_seconds,
+        token_budget=settings.context.token_budget,
+    )
+
+
+def reload_handlers(
+    agents: LiveAgents,
+    policy: RunPolicy,
+    meter: Meter,
+    maintenance: Maintenance,
+    redactor: Redactor,
+) -> dict[KeyPath, ReloadHandler]:
+    """Return the handler of each reloadable key prefix. All other keys need a restart."""
+
+    async def apply_policy(config: Config) -> None:
+        fresh = run_policy(config.settings)
+        for field in fields(fresh):
+            setattr(policy, field.name, getattr(fresh, field.name))
+        maintenance.apply(config)
+
+    async def apply_logging(config: Config) -> None:
+        configure_logging(config.settings.log, redactor)
+
+    async def apply_prices(config: Config) -> None:
+        meter.update(ceilings(config.settings), price_list(config.settings))
+
+    return {
+        ("agent",): agents.apply,
+        ("agents",): agents.apply,
+        ("bindings",): agents.apply,
+        ("budgets",): apply_prices,
+        ("prices",): apply_prices,
+        ("log",): apply_logging,
+        ("librarian", "summarise"): apply_policy,
+        ("context",): apply_policy,
+        ("web", "hold_effects"): apply_policy,
+        ("approvals",): apply_policy,
+        ("audit",): apply_policy,
+    }

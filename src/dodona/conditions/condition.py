@@ -13,7 +13,7 @@ from time import thread_time
 from typing import Any, Final
 
 from dodona.conditions.errors import compile_error, describe_evaluation_error, error_at
-from dodona.conditions.limits import MAX_EXPRESSION_CHARS, find_limit_violation, pattern_tokens
+from dodona.conditions.limits import MAX_EXPRESSION_CHARS, check_limits, pattern_tokens
 from dodona.conditions.tokens import Token, tokenize
 from dodona.conditions.values import BoundedValues
 from dodona.core.errors import DodonaError, ExpressionError
@@ -124,9 +124,7 @@ def _compile_expression(source: str, names: tuple[str, ...]) -> tuple[Condition,
             "Use a tree instead.",
         )
     tokens = tokenize(source)
-    violation = find_limit_violation(tokens)
-    if violation is not None:
-        raise error_at(source, violation.start, violation.message, violation.hint)
+    check_limits(source, tokens)
     try:
         expression = _environment(names).compile(source)
     except (RuntimeError, TypeError, ValueError) as error:

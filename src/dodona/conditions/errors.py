@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dodona.conditions.limits import MACROS
-from dodona.conditions.tokens import Token
+from dodona.conditions.tokens import MACROS, Token
 from dodona.core.errors import ConfigError, SourceLocation, did_you_mean
 
 _LOCATED_ERROR: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
@@ -22,27 +21,10 @@ _UNEXPECTED: Final = re.compile(
 )
 _MISSING_KEY: Final = re.compile(r'Key not found in map : "(.*)"')
 
-FUNCTIONS: Final = frozenset(
-    {
-        "size",
-        "has",
-        "contains",
-        "startsWith",
-        "endsWith",
-        "matches",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bool",
-        "bytes",
-        "type",
-        "dyn",
-        "duration",
-        "timestamp",
-        *MACROS,
-    }
-)
+FUNCTIONS: Final = MACROS | {
+    *("size", "has", "contains", "startsWith", "endsWith", "matches", "int", "uint", "double"),
+    *("string", "bool", "bytes", "type", "dyn", "duration", "timestamp"),
+}
 
 # Common habits from other languages.
 _CORRECTIONS: Final = {
@@ -68,8 +50,10 @@ _CORRECTIONS: Final = {
 def error_at(source: str, start: int, message: str, hint: str = "") -> ConfigError:
     """Build an error at an offset of the expression."""
     before = source[:start]
-    line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
-    return _located_error(source, line, column, message=message, hint=hint)
+    line, column = before.count("\n") + 1, start - before.rfind("\n")
+    source_line = source.split("\n")[line - 1]
+    excerpt = f"  {source_line}\n  {' ' * (column - 1)}^"
+    return ConfigError(message, where=SourceLocation("", line, column, excerpt), hint=hint)
 
 
 def compile_error(
@@ -91,7 +75,7 @@ def compile_error(
         called = _called_function(tokens, offset)
         if name is not None and called is not None:
             return _unknown_function_error(source, name[1], called)
-    return _undeclared_name_error(source, undeclared[1], start, tokens=tokens, names=tuple(names))
+    return _unknown_name_error(source, undeclared[1], start, tokens=tokens, names=tuple(names))
 
 
 def _offset(source: str, match: re.Match[str]) -> int:
@@ -142,7 +126,7 @@ def _unknown_function_error(source: str, word: str, called: Token) -> ConfigErro
     return error_at(source, called.start, f"unknown function '{word:.80}'.", hint)
 
 
-def _undeclared_name_error(
+def _unknown_name_error(
     source: str, word: str, start: int, *, tokens: Sequence[Token], names: tuple[str, ...]
 ) -> ConfigError:
     index = _token_index(tokens, start)
@@ -150,12 +134,6 @@ def _undeclared_name_error(
     # The compiler points at the last dot of a path; go back to its first word.
     while index and tokens[index].start > 0 and tokens[index].text != parts[0]:
         index -= 1
-    return _unknown_name_error(source, parts, tokens=tokens, index=index, names=names)
-
-
-def _unknown_name_error(
-    source: str, parts: list[str], *, tokens: Sequence[Token], index: int, names: tuple[str, ...]
-) -> ConfigError:
     root = parts[0]
     fields = [name.split(".", 1)[1] for name in names if name.startswith(f"{root}.")]
     roots = list(dict.fromkeys(name.split(".")[0] for name in names))
@@ -172,10 +150,3 @@ def _unknown_name_error(
     hint = did_you_mean(parts[1], fields) or f"Available fields: {', '.join(fields)}."
     start = tokens[min(index + 2, len(tokens) - 1)].start
     return error_at(source, start, f"'{root}' has no field '{parts[1]:.80}'.", hint)
-
-
-def _located_error(source: str, line: int, column: int, *, message: str, hint: str) -> ConfigError:
-    lines = source.split("\n")
-    source_line = lines[line - 1] if line <= len(lines) else ""
-    excerpt = f"  {source_line}\n  {' ' * (column - 1)}^"
-    return ConfigError(message, where=SourceLocation("", line, column, excerpt), hint=hint)

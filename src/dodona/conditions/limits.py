@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
-from dodona.conditions.tokens import Token
+from dodona.conditions.errors import error_at
+from dodona.conditions.tokens import MACROS, Token
 from dodona.conditions.values import MAX_LIST_LENGTH
 
 MAX_EXPRESSION_CHARS: Final = 1_000
@@ -25,137 +26,109 @@ MAX_MACRO_WORK: Final = 20_000  # tokens that macros evaluate, over all iteratio
 
 # A brace, including one written as an escape. Unicode classes take milliseconds to compile.
 _COSTLY: Final = re.compile(r"\{|\\[0-7xXuUpP]")
-
-MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
-
-
-@dataclass(frozen=True, slots=True)
-class LimitViolation:
-    """A limit that the expression exceeds, its offset, and a hint."""
-
-    start: int
-    message: str
-    hint: str
-
-
-@dataclass(slots=True)
-class _TokenCounts:
-    macros: int = 0
-    macro_tokens: int = 0  # tokens inside macros
-    pluses: int = 0
-    matches: int = 0
-    # "macro", "call" or "" for each open bracket
-    open_brackets: list[str] = field(default_factory=list[str])
-
-    @property
-    def is_in_macro(self) -> bool:
-        return "macro" in self.open_brackets
-
-
-def find_limit_violation(tokens: Sequence[Token]) -> LimitViolation | None:
-    """Return the first limit that the expression exceeds, if any."""
-    count = _TokenCounts()
-    for index, token in enumerate(tokens):
-        violation = _check_token(count, tokens, index)
-        if violation is not None:
-            return violation
-        count.macro_tokens += count.is_in_macro
-        work = count.macro_tokens * MAX_LIST_LENGTH * (1 + count.pluses)
-        if work > MAX_MACRO_WORK:
-            return LimitViolation(
-                token.start, "the macros evaluate too much for each list element.", _USE_A_TREE
-            )
-    return None
-
-
 _USE_A_TREE: Final = "Shorten the expression, or use a tree."
 
 
-def _check_token(count: _TokenCounts, tokens: Sequence[Token], index: int) -> LimitViolation | None:
-    token = tokens[index]
-    if token.text in "([{":
-        return _check_opening(count, tokens, index)
-    if token.text in ")]}":
-        if count.open_brackets:
-            count.open_brackets.pop()
-        return None
-    if token.text == "+":
-        count.pluses += 1
-        if count.is_in_macro:
-            return LimitViolation(
-                token.start,
-                "'+' cannot be used inside a macro.",
-                "Subtract on the other side instead.",
-            )
-        if count.pluses > MAX_PLUSES:
-            return LimitViolation(
-                token.start, f"an expression can have at most {MAX_PLUSES} '+'.", _USE_A_TREE
-            )
-    return None
+def check_limits(source: str, tokens: Sequence[Token]) -> None:
+    """Raise ConfigError at the first token that exceeds a limit."""
+    _LimitChecker(source, tokens).check()
 
 
-def _check_opening(
-    count: _TokenCounts, tokens: Sequence[Token], index: int
-) -> LimitViolation | None:
-    called = tokens[index - 1] if index and tokens[index].text == "(" else None
-    if called is None or called.kind != "word":
-        count.open_brackets.append("")
-        return None
-    is_member = index > 1 and tokens[index - 2].text == "."
-    if called.text in MACROS and is_member:
-        count.macros += 1
-        is_nested = count.is_in_macro
-        count.open_brackets.append("macro")
-        if is_nested:
-            return LimitViolation(
-                called.start, f"'{called.text}' cannot be nested in a macro.", _USE_A_TREE
-            )
-        if count.macros > MAX_MACROS:
-            return LimitViolation(
-                called.start, f"an expression can have at most {MAX_MACROS} macros.", _USE_A_TREE
-            )
-        return None
-    violation = _check_pattern(count, tokens, index) if _is_matches(tokens, index) else None
-    count.open_brackets.append("call")
-    return violation
+class _LimitChecker:
+    def __init__(self, source: str, tokens: Sequence[Token]) -> None:
+        self._source = source
+        self._tokens = tokens
+        self._macros = self._macro_tokens = self._pluses = self._matches = 0
+        self._open_brackets: list[bool] = []  # True for the bracket of a macro
 
+    def check(self) -> None:
+        for index, token in enumerate(self._tokens):
+            if token.text in "([{":
+                self._check_opening(index)
+            elif token.text in ")]}":
+                del self._open_brackets[-1:]
+            elif token.text == "+":
+                self._check_plus(token)
+            self._macro_tokens += self._is_in_macro()
+            work = self._macro_tokens * MAX_LIST_LENGTH * (1 + self._pluses)
+            self._refuse_if(
+                token, work > MAX_MACRO_WORK, "the macros evaluate too much for each list element."
+            )
 
-def _check_pattern(
-    count: _TokenCounts, tokens: Sequence[Token], index: int
-) -> LimitViolation | None:
-    """Check a regular expression. It must be a literal: a value could be any pattern."""
-    start = tokens[index - 1].start
-    count.matches += 1
-    if count.is_in_macro:
-        return LimitViolation(
-            start, "'matches' cannot be used inside a macro.", "Use contains or startsWith."
+    def _is_in_macro(self) -> bool:
+        return True in self._open_brackets
+
+    def _refuse_if(
+        self, token: Token, is_exceeded: object, message: str, hint: str = _USE_A_TREE
+    ) -> None:
+        if is_exceeded:
+            raise error_at(self._source, token.start, message, hint)
+
+    def _check_plus(self, token: Token) -> None:
+        self._pluses += 1
+        self._refuse_if(
+            token,
+            self._is_in_macro(),
+            "'+' cannot be used inside a macro.",
+            "Subtract on the other side instead.",
         )
-    if count.matches > MAX_MATCHES:
-        return LimitViolation(
-            start, f"an expression can have at most {MAX_MATCHES} patterns.", _USE_A_TREE
+        self._refuse_if(
+            token, self._pluses > MAX_PLUSES, f"an expression can have at most {MAX_PLUSES} '+'."
         )
-    pattern = _last_argument(tokens, index)
-    if pattern is None:
-        return LimitViolation(start, "a pattern must be a string literal.", "Put it in quotes.")
-    if len(pattern.text) > MAX_PATTERN_CHARS:
-        return LimitViolation(
-            start, f"a pattern must have at most {MAX_PATTERN_CHARS} characters.", _USE_A_TREE
+
+    def _check_opening(self, index: int) -> None:
+        called = self._tokens[index - 1] if index and self._tokens[index].text == "(" else None
+        is_member = index > 1 and self._tokens[index - 2].text == "."
+        is_macro = called is not None and called.text in MACROS and is_member
+        if called is not None and is_macro:
+            self._macros += 1
+            self._refuse_if(
+                called, self._is_in_macro(), f"'{called.text}' cannot be nested in a macro."
+            )
+            self._refuse_if(
+                called,
+                self._macros > MAX_MACROS,
+                f"an expression can have at most {MAX_MACROS} macros.",
+            )
+        elif called is not None and called.text == "matches":
+            self._check_pattern(called, _last_argument(self._tokens, index))
+        self._open_brackets.append(is_macro)
+
+    def _check_pattern(self, called: Token, pattern: Token | None) -> None:
+        """Check a regular expression. It must be a literal: a value could be any pattern."""
+        self._matches += 1
+        self._refuse_if(
+            called,
+            self._is_in_macro(),
+            "'matches' cannot be used inside a macro.",
+            "Use contains or startsWith.",
         )
-    if _COSTLY.search(pattern.text):
-        return LimitViolation(
-            start, "a pattern cannot contain {…} or \\p.", "Write \\d\\d, not \\d{2}."
+        self._refuse_if(
+            called,
+            self._matches > MAX_MATCHES,
+            f"an expression can have at most {MAX_MATCHES} patterns.",
         )
-    return None
+        if pattern is None:
+            message = "a pattern must be a string literal."
+            raise error_at(self._source, called.start, message, "Put it in quotes.")
+        self._refuse_if(
+            called,
+            len(pattern.text) > MAX_PATTERN_CHARS,
+            f"a pattern must have at most {MAX_PATTERN_CHARS} characters.",
+        )
+        self._refuse_if(
+            called,
+            _COSTLY.search(pattern.text),
+            "a pattern cannot contain {…} or \\p.",
+            "Write \\d\\d, not \\d{2}.",
+        )
 
 
 def pattern_tokens(tokens: Sequence[Token]) -> list[Token]:
     """Return the string literals that are used as regular expressions."""
-    calls = [i for i, token in enumerate(tokens) if token.text == "(" and _is_matches(tokens, i)]
+    pairs = enumerate(pairwise(tokens), start=1)
+    calls = [i for i, (name, sign) in pairs if (name.text, sign.text) == ("matches", "(")]
     return [pattern for call in calls if (pattern := _last_argument(tokens, call)) is not None]
-
-
-def _is_matches(tokens: Sequence[Token], index: int) -> bool:
-    return index > 0 and tokens[index - 1].text == "matches"
 
 
 def _last_argument(tokens: Sequence[Token], index: int) -> Token | None:

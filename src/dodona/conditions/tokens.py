@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _QUOTED: Final = "|".join(
     (
         r"[bB]?[rR]\"\"\"(?:(?!\"\"\").)*\"\"\"",

@@ -13,14 +13,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents import validation_errors
 from dodona.documents.model_shape import ModelShape, Section
 from dodona.documents.toml_lines import MAX_DEPTH, KeyPath, locate_keys
 from dodona.documents.validation_errors import ConfigErrorBuilder
@@ -50,11 +49,18 @@ class Document:
         lines = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
         return SourceLocation(str(self.file), next((line for line in lines if line), 0))
 
-    def text_line_location(self, path: KeyPath, line: int) -> SourceLocation | None:
-        """Return the location of a line inside the multi-line string at this key."""
+    def text_line_location(self, path: KeyPath, line: int) -> SourceLocation:
+        """Return the location of a line inside the multi-line string at this key.
+
+        A string in triple quotes usually starts on the line below its key.
+        """
         where = self.nearest_location(path)
-        key_line = self.text.splitlines()[where.line - 1] if where.line else ""
-        return validation_errors.text_line_location(where, line, key_line)
+        if not where.line:
+            return where
+        source = self.text.splitlines()[where.line - 1].rstrip()
+        # If the quotes occur twice on the line, the string starts and ends there.
+        starts_below = source.endswith(('"""', "'''")) and source.count(source[-3:]) == 1
+        return replace(where, line=where.line + line - (not starts_below))
 
     def error_builder(self, model: type[Section]) -> ConfigErrorBuilder:
         """Return a builder for errors that pydantic does not find."""

@@ -79,25 +79,18 @@ class _Statement:
         return self.path[: len(path)] == path
 
 
-class _StatementCollector(TomlWalker):
-    def __init__(self, text: str) -> None:
+class _EditableText(TomlWalker):
+    def __init__(self, text: str, *, has_crlf: bool) -> None:
         super().__init__(text)
-        self.statements: list[_Statement] = []
+        self._newline = "\r\n" if has_crlf else "\n"
+        self._statements: list[_Statement] = []
+        self.read()
 
     def on_header(self, path: KeyPath, start: int) -> None:
-        self.statements.append(_Statement(path, path, start))
+        self._statements.append(_Statement(path, path, start))
 
     def on_pair(self, table: KeyPath, path: KeyPath, start: int, value: tuple[int, int]) -> None:
-        self.statements.append(_Statement(path, table, start, value))
-
-
-class _EditableText:
-    def __init__(self, text: str, *, has_crlf: bool) -> None:
-        collector = _StatementCollector(text)
-        collector.read()
-        self._text = text
-        self._newline = "\r\n" if has_crlf else "\n"
-        self._statements = collector.statements
+        self._statements.append(_Statement(path, table, start, value))
 
     def with_value(self, path: KeyPath, value: Any) -> str:
         for each in self._statements:

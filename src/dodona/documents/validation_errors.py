@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -130,22 +130,6 @@ class ConfigErrorBuilder:
         shape = self.shape
         sections = [part for part in shape.fields(()) if name in shape.fields((part,))]
         return f"It belongs under [{sections[0]}]." if sections else ""
-
-
-def text_line_location(
-    where: SourceLocation | None, line: int, key_line: str
-) -> SourceLocation | None:
-    """Return the location of a line inside the string whose key is at `where`.
-
-    `key_line` is the source line of the key. A string in triple quotes usually starts on the
-    line below it.
-    """
-    if where is None or not where.line:
-        return where
-    source = key_line.rstrip()
-    # If the quotes occur twice on the line, the string starts and ends there.
-    starts_below = source.endswith(('"""', "'''")) and source.count(source[-3:]) == 1
-    return replace(where, line=where.line + line - (not starts_below))
 
 
 def _describe_key(path: KeyPath, value: Any) -> tuple[str, str]:

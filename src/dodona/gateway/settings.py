@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field
 
 from dodona.core.errors import ConfigError
+from dodona.documents import Section
 from dodona.net.urls import is_host, is_ip
 
+MAX_LIMIT = 10_000_000  # upper bound of every limit
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestLimits:
+
+class RequestLimits(Section):
     """The local operator is exempt from rate limits, but not from global limits.
 
     Limits per address count an IPv6 /64 network as one address, because one customer owns it.
     """
 
-    token_rate: int = 600  # requests per token and minute
-    address_rate: int = 1_200  # requests per address and minute
-    connections: int = 20_000  # open connections in total
-    address_connections: int = 200  # open connections per remote address
-    in_flight: int = 2_000  # concurrent requests in total, including streams
-    user_in_flight: int = 64  # concurrent requests per user
-    user_runs: int = 32  # queued and running runs per user
-    auth_failures: int = 10  # invalid tokens per address and minute, before a cooldown
-    cooldown: float = 60.0  # seconds in which unknown tokens from that address are rejected
+    token_rate: Limit = Field(
+        default=600,
+        description="Maximum requests per token per minute.",
+    )
+    address_rate: Limit = Field(
+        default=1_200,
+        description="Maximum requests per client address per minute.",
+    )
+    connections: Limit = Field(
+        default=20_000,
+        description="Maximum open connections in total. The process's limit of open files also "
+        "applies.",
+    )
+    address_connections: Limit = Field(
+        default=200,
+        description="Maximum open connections per client address. Does not apply to this machine "
+        "and to proxies.",
+    )
+    in_flight: Limit = Field(
+        default=2_000,
+        description="Maximum concurrent requests in total, including streams.",
+    )
+    user_in_flight: Limit = Field(
+        default=64,
+        description="Maximum concurrent requests per user.",
+    )
+    user_runs: Limit = Field(
+        default=32,
+        description="Maximum queued and running runs per user.",
+    )
+    auth_failures: Limit = Field(
+        default=10,
+        description="Failed logins per address per minute before a cooldown.",
+    )
+    cooldown: float = Field(
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="The cooldown after too many failed logins, in seconds. Tokens that were "
+        "accepted before still work during it.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,7 @@ from dodona.core.ports.model import (
     Restart,
     Usage,
 )
+from dodona.core.ttl_cache import TtlCache
 
 # The backoff doubles with each retry up to the maximum; half of it is random.
 INITIAL_BACKOFF_SECONDS = 0.5
@@ -234,8 +235,8 @@ class _Cooldowns:
     """Models that recently failed for a lasting reason: an invalid key, no connection."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._failures: dict[int, tuple[int, float]] = {}  # model id: count, time of the last
+        # By model id, how often it failed.
+        self._failures: TtlCache[int, int] = TtlCache(COOLDOWN_SECONDS, max_size=64, clock=clock)
 
     def sort_last(self, models: Sequence[Model]) -> list[Model]:
         """Return the models with those that are cooling down last."""
@@ -243,17 +244,13 @@ class _Cooldowns:
 
     def record_failure(self, model: Model, kind: ProviderErrorKind) -> None:
         if kind in _LASTING_ERRORS:
-            self._failures[id(model)] = (self._recent_failures(model) + 1, self._clock())
+            self._failures.put(id(model), (self._failures.get(id(model)) or 0) + 1)
 
     def record_success(self, model: Model) -> None:
-        self._failures.pop(id(model), None)
+        self._failures.discard(id(model))
 
     def _is_cooling_down(self, model: Model) -> bool:
-        return self._recent_failures(model) >= 2
-
-    def _recent_failures(self, model: Model) -> int:
-        times, last = self._failures.get(id(model), (0, 0.0))
-        return times if self._clock() - last < COOLDOWN_SECONDS else 0
+        return (self._failures.get(id(model)) or 0) >= 2
 
 
 def _may_work_elsewhere(error: ProviderError) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from types import TracebackType
 from typing import Protocol, Self
 
 import aiohttp
+from pydantic import Field
 
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.ports.model import ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Usage
+from dodona.documents import Section
 from dodona.models.errors import ProviderErrorFactory
 from dodona.models.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
 from dodona.net.http import HttpPool
@@ -24,13 +25,20 @@ ERROR_READ_TIMEOUT = 5.0
 DRAIN_TIMEOUT = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Timeouts of a model call, in seconds."""
+class Timeouts(Section):
+    """Timeouts for requests to the provider, in seconds."""
 
-    connect: float = 10.0
-    first_token: float = 180.0  # from the request; some models think for minutes first
-    gap: float = 90.0  # between two events of an answer
+    connect: float = Field(default=10.0, gt=0, description="Time to establish a connection.")
+    first_token: float = Field(
+        default=180.0,
+        gt=0,
+        description="Time until the first token of the answer. Reasoning models may need long.",
+    )
+    gap: float = Field(
+        default=90.0,
+        gt=0,
+        description="Time between two chunks of a streamed answer.",
+    )
 
 
 class AnswerDecoder(Protocol):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,9 +26,8 @@ from typing import Final, Self, TypeAlias
 import aiohttp
 from yarl import URL
 
-from dodona.core.errors import AccessDenied, DodonaError, ToolFailed
-from dodona.net.addresses import is_public
-from dodona.net.allowlist import HostAllowlist
+from dodona.core.errors import AccessDenied, ConfigError, DodonaError, ToolFailed, ToolRetry
+from dodona.net.addresses import is_public, parse_ip
 from dodona.net.dns import (
     CheckedResolver,
     Resolve,
@@ -55,6 +55,8 @@ MAX_HEADER_BYTES: Final = 8_192
 MAX_HEADERS: Final = 100
 REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 
+_HOST_PORT: Final = re.compile(r"[^\s/?#@\\]*[^\s/?#@\\:]")
+
 _log = logging.getLogger(__name__)
 
 RequestContextFactory: TypeAlias = Callable[[WebAddress], AbstractAsyncContextManager[None]]
@@ -79,6 +81,43 @@ class FetchResponse:
     body: bytes
     is_cut: bool = False
     retry_after: str = ""
+
+
+class HostAllowlist:
+    """Hosts on a private network that the operator allows: `host:port`, or `host` for all ports.
+
+    Entries match by name: another name for the same address is not allowed.
+    """
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self._endpoints = frozenset(map(_parse_entry, entries))
+
+    def lists_port(self, address: WebAddress) -> bool:
+        """Return whether an entry names this host with this port."""
+        return (address.host, address.port) in self._endpoints
+
+    def allows(self, address: WebAddress) -> bool:
+        """Return whether an entry names this host, with this port or without a port."""
+        return self.lists_port(address) or (address.host, None) in self._endpoints
+
+
+def _parse_entry(text: str) -> tuple[str, int | None]:
+    """Return the normalized host, and the port if the entry has one."""
+    ip = parse_ip(text)
+    if ip is not None:
+        return str(ip), None
+    error = ConfigError(
+        f"'{text[:80]}' is not a valid host.",
+        hint="Write host or host:port, without http:// and without a path.",
+    )
+    if not _HOST_PORT.fullmatch(text):
+        raise error
+    try:
+        address = parse_url(f"http://{text}")
+    except (ToolRetry, AccessDenied):
+        raise error from None
+    has_port = ":" in text.rpartition("]")[2]
+    return address.host, address.port if has_port else None
 
 
 class GuardedHttp:

@@ -73,14 +73,6 @@ class WebAddress:
             raise _invalid_url_error(reference) from None
 
 
-def normalize_url(url: str) -> str:
-    """Return the normal form of a URL, so that equivalent URLs are equal strings.
-
-    Raises ToolRetry if it is not a valid URL, and AccessDenied if it must not be fetched.
-    """
-    return parse_url(url).url
-
-
 def parse_url(url: str) -> WebAddress:
     """Parse a URL that a model, a page or a user wrote.
 

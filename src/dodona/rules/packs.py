@@ -10,8 +10,7 @@ from dodona import __version__
 from dodona.core.errors import ConfigError
 from dodona.documents import Document, read_document
 from dodona.rules.parameters import RuleParameter
-from dodona.rules.sections import PackFile
-from dodona.rules.versions import is_in_range
+from dodona.rules.sections import PackFile, parse_range
 
 MANIFEST = "pack.toml"
 RESERVED_IDS = frozenset({"dodona", "user"})  # for built-in rules and for rules without a pack
@@ -125,7 +124,7 @@ def _find_unmet(draft: _PackDraft, drafts: Mapping[str, _PackDraft]) -> list[Con
         if not installed:
             hint = "Add that pack first."
             errors.append(error_builder.invalid_value(path, "is not installed", hint=hint))
-        elif not is_in_range(installed, versions):
+        elif installed not in parse_range(versions):
             errors.append(
                 error_builder.invalid_value(
                     path, f"is not met: {installed} is installed", got=versions

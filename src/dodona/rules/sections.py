@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator
 
 from dodona.conditions import compile_condition
@@ -15,7 +17,6 @@ from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents import Section, field_error
 from dodona.rules.inputs import CONDITION_VARIABLES, text_renderer, value_renderer
 from dodona.rules.parameters import RuleParameter
-from dodona.rules.versions import parse_range, parse_version
 
 DECLARED_EVENTS: Final = frozenset(
     value
@@ -108,15 +109,26 @@ def _check_identifier(text: str) -> str:
 
 
 def _check_version(text: str) -> str:
-    if parse_version(text) is None:
-        raise field_error("must be numbers separated by dots", "Such as 1.2.0.")
+    try:
+        Version(text)
+    except InvalidVersion:
+        raise field_error("must be a version", "Such as 1.2.0.") from None
     return text
 
 
 def _check_range(text: str) -> str:
-    if parse_range(text) is None:
-        raise field_error("must be a version range", "Such as >=1.2, <2; or * for any.")
+    try:
+        parse_range(text)
+    except InvalidSpecifier:
+        raise field_error("must be a version range", "Such as >=1.2, <2; or * for any.") from None
     return text
+
+
+def parse_range(text: str) -> SpecifierSet:
+    """Parse a version range of PEP 440, such as `>=1.2, <2`, or `*`. Raises InvalidSpecifier."""
+    if not text.strip():
+        raise InvalidSpecifier
+    return SpecifierSet("" if text.strip() == "*" else text, prereleases=True)
 
 
 Identifier = Annotated[str, AfterValidator(_check_identifier)]

@@ -11,13 +11,10 @@ from dodona.core.domain.budgets import (
     TokenRecord,
 )
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
-from dodona.core.domain.conversations.sessions import Session
 from dodona.core.domain.projects import Project
 from dodona.store.billing.budgets import reserve, settle
 from dodona.store.billing.token_records import record
-from dodona.store.conversations.contexts import add_decisions, touch_context
 from dodona.store.conversations.conversations import HEAD
-from dodona.store.conversations.sessions import add_session_usage
 from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.open import Durability, StoreState, inspect, migrate
 from dodona.store.runs.journal import RunJournal
@@ -35,18 +32,14 @@ __all__ = [
     "Project",
     "Reservation",
     "RunJournal",
-    "Session",
     "Store",
     "StoreLocation",
     "StoreState",
     "TokenRecord",
-    "add_decisions",
-    "add_session_usage",
     "inspect",
     "migrate",
     "parse_location",
     "record",
     "reserve",
     "settle",
-    "touch_context",
 ]

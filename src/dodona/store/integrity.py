@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import msgspec
-import psycopg
 from sqlalchemy import func, or_, select, text
 
 from dodona.core.errors import NotFound
@@ -66,7 +64,15 @@ def _unreachable_statement() -> Statement:
     return statement(select(runs.c.id).where(runs.c.id.not_in(reachable)).limit(_MAX_PROBLEMS))
 
 
-_SELECT_UNREACHABLE = _unreachable_statement()
+_CHECKS = {
+    "heads": (
+        _SELECT_WRONG_HEADS,
+        "the head of conversation {} has not ended, or is in another conversation",
+    ),
+    "branches": (_unreachable_statement(), "run {} is not reachable from a root"),
+    "messages": (_SELECT_MESSAGE_GAPS, "run {} has gaps in its messages"),
+    "tokens": (_SELECT_WRONG_TOKEN_SUMS, "run {} has a wrong token count"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,35 +91,12 @@ def check(location: StoreLocation) -> Iterator[CheckResult]:
         if location.path is not None:
             pages = [row[0] for row in tx.fetch_all(_CHECK_PAGES)]
             yield CheckResult("pages", () if pages == ["ok"] else tuple(pages))
+            broken = tx.fetch_all(_CHECK_REFERENCES)
             yield CheckResult(
-                "references",
-                _format_problems(
-                    tx.fetch_all(_CHECK_REFERENCES), "a row of {} has a broken reference"
-                ),
+                "references", _format_problems(broken, "a row of {} has a broken reference")
             )
-        yield CheckResult(
-            "heads",
-            _format_problems(
-                tx.fetch_all(_SELECT_WRONG_HEADS),
-                "the head of conversation {} has not ended, or is in another conversation",
-            ),
-        )
-        yield CheckResult(
-            "branches",
-            _format_problems(
-                tx.fetch_all(_SELECT_UNREACHABLE), "run {} is not reachable from a root"
-            ),
-        )
-        yield CheckResult(
-            "messages",
-            _format_problems(tx.fetch_all(_SELECT_MESSAGE_GAPS), "run {} has gaps in its messages"),
-        )
-        yield CheckResult(
-            "tokens",
-            _format_problems(
-                tx.fetch_all(_SELECT_WRONG_TOKEN_SUMS), "run {} has a wrong token count"
-            ),
-        )
+        for name, (query, template) in _CHECKS.items():
+            yield CheckResult(name, _format_problems(tx.fetch_all(query), template))
         yield CheckResult("budgets", _check_reserved(tx))
 
 
@@ -142,16 +125,13 @@ def _check_reserved(tx: Transaction) -> tuple[str, ...]:
 @contextmanager
 def _read_transaction(location: StoreLocation) -> Generator[Transaction]:
     if location.path is None:
-        try:
-            with closing(postgres.connect(location, durability="full")) as connection:
-                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                yield postgres.PostgresTransaction(connection)
-        except psycopg.Error as error:
-            raise postgres.to_store_error(error, location) from error
+        with postgres.connected(location) as connection:
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield postgres.PostgresTransaction(connection)
         return
-    try:
-        with closing(sqlite.connect_reader(location.path)) as connection:
-            connection.execute("BEGIN")
-            yield sqlite.SqliteTransaction(connection)
-    except sqlite3.Error as error:
-        raise sqlite.to_store_error(error, location.path) from error
+    with (
+        sqlite.store_errors(location.path),
+        closing(sqlite.connect_reader(location.path)) as connection,
+    ):
+        connection.execute("BEGIN")
+        yield sqlite.SqliteTransaction(connection)

@@ -4,14 +4,14 @@ A run's parent is in the same conversation, which composite keys guarantee. It i
 that has ended, so there are no cycles.
 
 Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JSON text.
+
+Only migrations create the full-text search in thread entries, and the triggers that make thread
+entries and the audit log append-only: they differ between the databases.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from sqlalchemy import (
-    DDL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -27,28 +27,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    event,
     text,
 )
 
 from dodona.core.domain.audit import AUDIT_KINDS, AUDIT_OUTCOMES
-from dodona.store.db import thread_search
-
-# The audit log is append-only: entries are never changed, and only deleted when they expire.
-_AUDIT_TRIGGERS: Final = {
-    "sqlite": (
-        "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "
-        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
-    ),
-    "postgresql": (
-        "CREATE FUNCTION dodona_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "RAISE EXCEPTION 'the audit log is only added to' "
-        "USING ERRCODE = 'integrity_constraint_violation'; END $$",
-        "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "
-        "FOR EACH ROW EXECUTE FUNCTION dodona_keep_audit()",
-    ),
-}
-
 
 metadata = MetaData(
     naming_convention={
@@ -427,11 +409,6 @@ thread_entries = Table(
     Index("ix_thread_entries_thread_id", "thread_id", "id"),
     _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
 )
-# Each database has its own full-text search, and its own triggers against changing entries.
-for _dialect, _lines in thread_search.SEARCH_DDL.items():
-    for _line in _lines:
-        _ddl = DDL(_line).execute_if(dialect=_dialect)
-        event.listen(thread_entries, "after_create", _ddl, propagate=True)
 
 notices = Table(
     "notices",
@@ -508,13 +485,16 @@ plugin_state = Table(
     PrimaryKeyConstraint("user_id", "plugin", "key"),
 )
 
+# Global blackboard keys of trees.
 tree_globals = Table(
     "tree_globals",
     metadata,
-    Column("scope", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("value_json", Json, nullable=False),
-    PrimaryKeyConstraint("scope", "key"),
+    PrimaryKeyConstraint("user_id", "project_id", "agent_id", "key"),
 )
 
 settings = Table(
@@ -562,7 +542,3 @@ audit = Table(
     Index("ix_audit_kind", "kind", "id"),
     sqlite_autoincrement=True,
 )
-for _dialect, _lines in _AUDIT_TRIGGERS.items():
-    for _line in _lines:
-        _ddl = DDL(_line).execute_if(dialect=_dialect)
-        event.listen(audit, "after_create", _ddl, propagate=True)

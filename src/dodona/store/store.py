@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TypeVar
 
 from dodona.store.accounts.api_tokens import ApiTokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.store.accounts.user_settings import UserSettings
 from dodona.store.billing.budgets import Budgets
-from dodona.store.billing.gauges import Gauges
-from dodona.store.billing.token_records import TokenRecords
-from dodona.store.billing.usage import UsageLog
-from dodona.store.conversations.client_history import ClientHistories
+from dodona.store.billing.token_records import TokenRecords, UsageLog
 from dodona.store.conversations.contexts import Contexts
 from dodona.store.conversations.conversations import Conversations
-from dodona.store.conversations.sessions import Sessions
+from dodona.store.conversations.sessions import ClientHistories, Sessions
 from dodona.store.conversations.summaries import Summaries
-from dodona.store.db.database import Database, StoreOperation
+from dodona.store.db.database import Database, StoreOperation, TimedDatabase
 from dodona.store.db.location import parse_location
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
-from dodona.store.db.timed import TimedDatabase
-from dodona.store.health import WriteProbe
+from dodona.store.health import Gauges, WriteProbe
+from dodona.store.key_values import PackState, TreeGlobals
 from dodona.store.notifications.approvals import Approvals
 from dodona.store.notifications.notices import NoticeLog
-from dodona.store.notifications.pack_state import PackState
 from dodona.store.projects.projects import Projects
 from dodona.store.projects.threads import Threads
 from dodona.store.runs.journal import Journals
@@ -57,6 +52,7 @@ class Store:
         self.threads = Threads(database, redact=redact)
         self.notices = NoticeLog(database, redact=redact)
         self.pack_state = PackState(database, redact=redact)
+        self.tree_globals = TreeGlobals(database, redact=redact)
         self.approvals = Approvals(database, redact=redact)
         self.api_tokens = ApiTokens(database)
         self.audit = AuditLog(database, redact=redact)
@@ -72,8 +68,9 @@ class Store:
     ) -> Self:
         """Open the store at a path or URL; create or migrate it if needed.
 
-        `redact` removes known secrets from messages, journals, notices, threads, approvals and the
-        audit log. `on_write` receives the duration of each write in seconds.
+        `redact` removes known secrets from messages, journals, notices, threads, approvals, the
+        state of packs and trees, and the audit log. `on_write` receives the duration of each write
+        in seconds.
         """
         database = await open_database(parse_location(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)
@@ -98,10 +95,5 @@ class Store:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

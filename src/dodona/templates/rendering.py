@@ -50,24 +50,19 @@ class Template:
         start_timer()
         try:
             return "".join(_limit_length(self._template.generate(values), label))
-        except UndefinedError as error:
-            raise ConfigError(
-                f"the {label} uses an undefined value: {_error_text(error)}.",
-                where=SourceLocation("", _template_line(error)),
-                hint=_undefined_hint(error, values),
-            ) from error
-        except SecurityError as error:
-            raise ConfigError(
-                f"the {label} is not allowed to do this: {_error_text(error)}.",
-                where=SourceLocation("", _template_line(error)),
-            ) from error
         except (
             *(TemplateRuntimeError, TypeError, ValueError, OverflowError, ArithmeticError),
             *(LookupError, RecursionError),
         ) as error:
+            problem, hint = "cannot be rendered", ""
+            if isinstance(error, UndefinedError):
+                problem, hint = "uses an undefined value", _undefined_hint(error, values)
+            elif isinstance(error, SecurityError):
+                problem = "is not allowed to do this"
             raise ConfigError(
-                f"the {label} cannot be rendered: {_error_text(error)}.",
+                f"the {label} {problem}: {_error_text(error)}.",
                 where=SourceLocation("", _template_line(error)),
+                hint=hint,
             ) from error
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dodona.app.config.json_schema import DIALECT, json_schema
 from dodona.app.config.settings import Settings
-from tests.app.config.validation.test_settings import WHOLE
+from tests.app.config.test_validation import WHOLE
 from tests.app.test_mangled_config import GOOD
 
 SCHEMA = json_schema()

@@ -40,7 +40,8 @@ async def asked(model: Model, measures: Metrics) -> list[ModelEvent]:
 
 
 def counted(measures: Metrics) -> dict[str, float]:
-    return {labels[2]: value for _, _, labels, value in measures.model_calls.samples()}
+    (family,) = measures.model_calls.collect()
+    return {each.labels["outcome"]: each.value for each in family.samples}
 
 
 @pytest.fixture
@@ -64,8 +65,8 @@ async def test_an_answer(good: ScriptedModel) -> None:
     assert type(events[-1]) is Done
     assert any(type(event) is TextDelta for event in events)
     assert counted(measures) == {"ok": 1}
-    firsts = [line for line in measures.first_token_seconds.samples() if line[0] == "_count"]
-    assert [line[3] for line in firsts] == [1]
+    (family,) = measures.first_token_seconds.collect()
+    assert [each.value for each in family.samples if each.name.endswith("_count")] == [1]
 
 
 async def test_another_had_to_answer(bad: ScriptedModel, good: ScriptedModel) -> None:

@@ -121,10 +121,11 @@ async def test_an_unknown_project_has_no_vault(found: VaultIndexes) -> None:
 
 
 async def test_a_changed_folder_is_noticed(
-    found: VaultIndexes, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, notes: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the time for which it is not looked up again."""
     monkeypatch.setattr(by_project, "CACHE_SECONDS", 0.0)
+    found = VaultIndexes(store.projects, default=notes, home=home)
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     await store.projects.create(make("moving", tmp_path / "old"))

@@ -22,6 +22,7 @@ from dodona.core.domain.conversations.conversation import (
 from dodona.store import Store
 from dodona.store.db.database import StoreOperation
 from dodona.store.db.statements import statement
+from dodona.store.schema import runs
 
 
 def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:
@@ -95,11 +96,12 @@ async def rows_of(store: Store, table: Table) -> list[dict[str, Any]]:
 
 
 async def all_nodes(store: Store, talk: Conversation) -> dict[int, int | None]:
-    """Each node and its parent, read page by page."""
-    found: dict[int, int | None] = {}
-    while page := await store.conversations.nodes("ada", talk.id, after=max(found, default=0)):
-        found.update({node.id: node.parent_id for node in page})
-    return found
+    """Each node and its parent, in the order of creation."""
+    return {
+        row["id"]: row["parent_id"]
+        for row in await rows_of(store, runs)
+        if row["conversation_id"] == talk.id
+    }
 
 
 def deadlocks(url: str) -> int:

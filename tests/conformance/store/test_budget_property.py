@@ -22,6 +22,7 @@ from dodona.models import Price, Prices
 from dodona.store import BudgetUnit, Store
 from dodona.store.schema import reservations, token_records
 from tests.conformance.store.saying import answer, asked, deadlocks, ended, next_of, rows_of
+from tests.stored import budgets_of
 
 PROCESSES = 4
 RUNS = 120  # each makes up to four calls, one after the other
@@ -132,7 +133,7 @@ class Traffic:
 async def watch(store: Store) -> None:
     """Look for a budget that has passed its ceiling, all the time."""
     while True:
-        for budget in await store.budgets.list_all():
+        for budget in await budgets_of(store):
             assert budget.used + budget.reserved <= budget.ceiling, budget
         await asyncio.sleep(0.005)
 
@@ -192,7 +193,7 @@ async def check_books(store: Store) -> None:
         for key in (*keys, ("daily", day), ("monthly", day[:7])):
             spent[*key, BudgetUnit.TOKENS] += row["input_tokens"] + row["output_tokens"]
             spent[*key, BudgetUnit.USD] += round(row["cost_estimate_usd"] * 10**9)
-    budgets = await store.budgets.list_all()
+    budgets = await budgets_of(store)
     assert {budget.reserved for budget in budgets} == {0}
     assert all(budget.used <= budget.ceiling for budget in budgets)
     used = {(b.scope, b.period, b.unit): b.used for b in budgets}

@@ -29,6 +29,7 @@ from tests.conformance.store.saying import (
     said,
 )
 from tests.conformance.store.worker import Workers, all_told, told
+from tests.stored import budgets_of
 
 
 async def test_a_run_is_taken_over_when_its_process_was_killed(
@@ -42,14 +43,14 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     holder = f"process {worker.pid} on {socket.gethostname()}"
     assert await next_of(store, talk.id) == LaneBusy(run_id, RunStatus.RUNNING, owner, holder)
     assert await store.runs.claimable_lanes() == []
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (0, 30)
 
     os.kill(worker.pid, signal.SIGKILL)
     await worker.wait()
     claim = await taken(store, talk)
     assert (claim.run_id, claim.attempt, claim.owner == owner) == (run_id, 2, False)
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (30, 0)
     (hold,) = await rows_of(store, reservations)
     assert (hold["status"], bool(hold["estimated"])) == ("settled", True)

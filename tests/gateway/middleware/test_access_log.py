@@ -49,12 +49,12 @@ async def test_requests_are_counted_by_operation_and_status(gateway: Gateway) ->
         assert response.status == 405
     text = await metrics(gateway)
     assert (
-        'dodona_http_requests_total{operation="none",method="GET",status="4xx"} 21\n'
-        'dodona_http_requests_total{operation="showRun",method="GET",status="4xx"} 20\n'
-        'dodona_http_requests_total{operation="none",method="other",status="4xx"} 1\n'
+        'dodona_http_requests_total{method="GET",operation="none",status="4xx"} 21.0\n'
+        'dodona_http_requests_total{method="GET",operation="showRun",status="4xx"} 20.0\n'
+        'dodona_http_requests_total{method="other",operation="none",status="4xx"} 1.0\n'
     ) in text
-    assert 'dodona_http_request_seconds_count{operation="showRun"} 20\n' in text
-    assert "\ndodona_http_requests_in_flight 1\n" in text  # this one
+    assert 'dodona_http_request_seconds_count{operation="showRun"} 20.0\n' in text
+    assert "\ndodona_http_requests_in_flight 1.0\n" in text  # this one
     assert "nowhere" not in text
 
 
@@ -62,11 +62,11 @@ async def test_streams_are_open_until_they_end(gateway: Gateway) -> None:
     """An event stream is counted while it lasts, and timed until it begins."""
     async with gateway.client.get(f"{gateway.url}/api/events") as response:
         assert response.status == 200
-        assert 'dodona_connections_open{kind="sse"} 1\n' in await metrics(gateway)
-        assert 'request_seconds_count{operation="followEvents"} 1\n' in await metrics(gateway)
+        assert 'dodona_connections_open{kind="sse"} 1.0\n' in await metrics(gateway)
+        assert 'request_seconds_count{operation="followEvents"} 1.0\n' in await metrics(gateway)
 
     async def has_ended() -> bool:
-        return 'dodona_connections_open{kind="sse"} 0\n' in await metrics(gateway)
+        return 'dodona_connections_open{kind="sse"} 0.0\n' in await metrics(gateway)
 
     for _ in range(500):
         if await has_ended():
@@ -85,7 +85,7 @@ async def test_a_client_that_leaves_is_counted_once(gateway: Gateway) -> None:
         response.close()
     await until(lambda: run.followers == 0, "the stream has ended")
     text = await metrics(gateway)
-    assert "\ndodona_http_requests_in_flight 1\n" in text
+    assert "\ndodona_http_requests_in_flight 1.0\n" in text
 
 
 async def test_one_line_for_each_request(
@@ -121,7 +121,7 @@ async def test_a_bug_is_counted_as_ours(caplog: pytest.LogCaptureFixture) -> Non
     async with gateway_up(ready=broken, metrics=measures) as gateway:
         status, _, headers = await gateway.call("GET", "/readyz", X_Request_Id="find-me")
         assert (status, headers["X-Request-Id"]) == (500, "find-me")
-        assert 'operation="isReady",method="GET",status="5xx"} 1\n' in await metrics(gateway)
+        assert 'method="GET",operation="isReady",status="5xx"} 1.0\n' in await metrics(gateway)
 
 
 async def test_status(gateway: Gateway) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import BlackboardError, DodonaError, StoreError, as_text
+from dodona.core.errors import BlackboardError, DodonaError, TreeError, as_text
 from dodona.trees import FAILURE, SUCCESS, Options, Outcome, Registry, Run, load, run
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.blackboard import MAX_KEYS, MAX_LENGTH
@@ -605,7 +605,7 @@ async def test_globals_without_a_store() -> None:
 async def test_a_stored_value_of_another_type_is_told() -> None:
     """A stored value that the schema no longer takes ends the run, and says where it is from."""
     kept = Kept(count="many")
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(TreeError) as caught:
         await Board().play(COUNTED, None, Options(globals=kept))
     assert str(caught.value) == (
         "a stored global key does not fit tree main: key ':count' takes a number "

@@ -13,6 +13,7 @@ from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run.compressor import Compressor, PostRunTask
 from dodona.agent.run.finish import CancelDeferringJournal, dump_chunks, finish_run
+from dodona.agent.run.globals import RunGlobals
 from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run.result import CANCELLED, RunResult, failed_result, result_of
 from dodona.agent.run_context.chunk_feed import ChunkFeed
@@ -226,6 +227,7 @@ class Driver:
         return Options(
             host=context,
             journal=journal,
+            globals=RunGlobals(context, journal),
             emit=partial(emit_tree_event, context),
             output=context.feed.append,
             replay=_ignore_chunk,  # the feed already has them

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, Final
 
 from dodona.core.domain.rules import RuleOverrides
-from dodona.store.notifications.pack_state import PackState
+from dodona.core.ttl_cache import TtlCache
+from dodona.store.key_values import PackState
 
 OVERRIDES_KEY: Final = "dodona.choices"  # the storage key; no pack can have this ID
 CACHE_SIZE: Final = 1_000
@@ -52,20 +51,17 @@ class OverridesCache:
 
     def __init__(self, pack_state: PackState) -> None:
         self._pack_state = pack_state
-        self._cache: OrderedDict[str, tuple[float, UserOverrides]] = OrderedDict()
+        self._cache: TtlCache[str, UserOverrides] = TtlCache(CACHE_SECONDS, max_size=CACHE_SIZE)
 
     async def __call__(self, user_id: str) -> UserOverrides:
         """Return the overrides of a user."""
-        until, overrides = self._cache.get(user_id, (0.0, None))
-        if overrides is None or monotonic() > until:
+        overrides = self._cache.get(user_id)
+        if overrides is None:
             stored = await self._pack_state.all(user_id)
-            # Get it again: another task may have added it while this one waited.
-            _, overrides = self._cache.pop(user_id, (0.0, None))
-            overrides = UserOverrides() if overrides is None else overrides
+            # After the wait: another task may have added it meanwhile.
+            overrides = self._cache.get_stale(user_id) or UserOverrides()
             overrides.load(stored)
-            self._cache[user_id] = (monotonic() + CACHE_SECONDS, overrides)
-            if len(self._cache) > CACHE_SIZE:
-                self._cache.popitem(last=False)
+            self._cache.put(user_id, overrides)
         return overrides
 
     async def set_subscriber_disabled(
@@ -103,7 +99,7 @@ class OverridesCache:
 
     async def _store(self, user_id: str, **values: Any) -> UserOverrides:
         await self._pack_state.put(user_id, OVERRIDES_KEY, values)
-        self._cache[user_id] = (0.0, self._cache[user_id][1])
+        self._cache.expire(user_id)
         return await self(user_id)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from dodona.core.errors import NotFound, TreeError
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import ToolCategory
+from dodona.core.ttl_cache import TtlCache
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
 
@@ -168,7 +168,9 @@ class SnapshotBuilder:
         }
         self._cache: OrderedDict[Any, RunSnapshot] = OrderedDict()
         self._tools_cache: dict[Any, tuple[ToolSpec, ...]] = {}
-        self._prompts_cache: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
+        self._prompts_cache: TtlCache[Path | None, tuple[str, ...]] = TtlCache(
+            PROMPT_CACHE_SECONDS, max_size=CACHE_SIZE
+        )
         self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
     async def load_or_build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
@@ -247,14 +249,10 @@ class SnapshotBuilder:
 
         Files are read in a thread.
         """
-        now = monotonic()
-        cached = self._prompts_cache.get(folder)
-        if cached is not None and now - cached[0] < PROMPT_CACHE_SECONDS:
-            return cached[1]
-        texts = await asyncio.to_thread(self._read_prompts, folder)
-        if len(self._prompts_cache) >= CACHE_SIZE:
-            self._prompts_cache.clear()
-        self._prompts_cache[folder] = (now, texts)
+        texts = self._prompts_cache.get(folder)
+        if texts is None:
+            texts = await asyncio.to_thread(self._read_prompts, folder)
+            self._prompts_cache.put(folder, texts)
         return texts
 
     def _read_prompts(self, folder: Path | None) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 
 from dodona.app.agents.definitions import AgentTrees, load_agents
 from dodona.app.config.config import Config
-from dodona.app.models.configured import ConfiguredModels
 from dodona.app.models.credentials import Credentials
+from dodona.app.models.factory import ConfiguredModels
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.domain.agents import Agents

@@ -14,11 +14,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dodona.app.config.environment import apply_overrides, ineffective_variables
-from dodona.app.config.errors import validation_errors
 from dodona.app.config.origins import SettingOrigins, expand_user
 from dodona.app.config.settings import Settings
-from dodona.app.config.shorthand import expand_shorthand
-from dodona.app.config.validation.settings import validate_settings
+from dodona.app.config.shape import expand_shorthand
+from dodona.app.config.validation import validate_settings
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import Document, KeyPath, read_document
 
@@ -73,7 +72,7 @@ def parse_config(
     try:
         settings = Settings.model_validate(table)
     except ValidationError as error:
-        problems += islice(validation_errors(origins).from_validation_error(error), MAX_PROBLEMS)
+        problems += islice(origins.errors.from_validation_error(error), MAX_PROBLEMS)
     problems += islice(validate_settings(table, origins, extra_tools), MAX_PROBLEMS)
     if problems:
         raise ConfigError.combine(_first_problems(problems))

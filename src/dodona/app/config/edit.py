@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dodona.app.config import shape
 from dodona.app.config.atomic_files import PendingFile, lock_folder, write_files
 from dodona.app.config.config import MAX_CONFIG_BYTES, file_exists, parse_config
 from dodona.app.config.environment import without_overrides
-from dodona.app.config.shorthand import shorthand_key, value_at
+from dodona.app.config.shape import shorthand_key, value_at
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents import KeyPath, parse_document, read_document
+from dodona.documents import KeyPath, is_table, parse_document, read_document
 from dodona.documents.toml_editing import edit_toml
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -87,6 +86,6 @@ def _fit_shorthand(table: Mapping[str, Any], changes: Mapping[KeyPath, Any]) -> 
         number = value_at(table, above)
         if shorthand_key(above) != above and type(number) is int:
             fitting.setdefault(above, {shorthand_key(above)[-1]: number})
-        is_section = shape.is_table(value_at(table, path))
+        is_section = is_table(value_at(table, path))
         fitting[shorthand_key(path) if type(value) is int and is_section else path] = value
     return fitting

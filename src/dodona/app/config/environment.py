@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dodona.app.config import shape
-from dodona.app.config.parse import WHOLE_NUMBER, parse_value
-from dodona.app.config.shorthand import shorthand_key
+from dodona.app.config.shape import WHOLE_NUMBER, parse_value, shorthand_key
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents.toml_lines import MAX_DEPTH, KeyPath
+from dodona.documents import MAX_DEPTH, KeyPath
 
 PREFIX = "DODONA_"
 _SECTIONS = "|".join(name.upper() for name in shape.fields(()))

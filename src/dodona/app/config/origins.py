@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dodona.app.config.shape import SHAPE, is_secret
 from dodona.core.errors import ConfigError, SourceLocation
-from dodona.documents.toml_lines import KeyPath
+from dodona.documents import ConfigErrorBuilder, KeyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,22 @@ class SettingOrigins:
                     return SourceLocation(variable)
         return None
 
+    @property
+    def errors(self) -> ConfigErrorBuilder:
+        """A builder of errors that locates settings by their origins."""
+        return ConfigErrorBuilder(SHAPE, self.nearest, is_secret=is_secret)
+
     def is_untrusted(self, path: KeyPath) -> bool:
         """Whether the value is from an implicit file, which the user may not have written."""
         return self.is_implicit and path in self.lines and path not in self.variables
 
-    def base_folder(self, path: KeyPath) -> Path:
-        """Return the folder for relative paths in this setting: the file's, or the current one."""
-        return Path() if self.file is None or path in self.variables else self.file.parent
-
     def resolve(self, text: str, path: KeyPath) -> Path:
-        """Return the file that `text`, the value of the setting at `path`, refers to."""
-        return self.base_folder(path) / expand_user(text)
+        """Return the file that `text`, the value of the setting at `path`, refers to.
+
+        It is relative to the folder of the config file; in a variable, to the current folder.
+        """
+        base = Path() if self.file is None or path in self.variables else self.file.parent
+        return base / expand_user(text)
 
 
 def expand_user(text: str) -> Path:

@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
 from dodona.app.config.config import Config
-from dodona.app.config.shape import dotted_key
 from dodona.core.errors import ConfigError, DodonaError
-from dodona.documents import KeyPath, Section
+from dodona.documents import KeyPath, Section, dotted_key
 from dodona.documents.file_watcher import watch_folders
 
 _log = logging.getLogger(__name__)

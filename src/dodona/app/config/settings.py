@@ -18,8 +18,8 @@ from dodona.core.errors import did_you_mean
 from dodona.documents import NonEmptyStrings, Section, field_error
 from dodona.gateway.settings import RequestLimits
 from dodona.metering.ceilings import MAX_CEILING_TOKENS, MAX_CEILING_USD
-from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_http_url
+from dodona.models.wire import Timeouts
 from dodona.net.redactor import Redactor
 from dodona.net.urls import is_host, is_ip
 
@@ -34,9 +34,6 @@ _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _CAPABILITY = r"http:[A-Za-z0-9.-]+(:[0-9]{1,5})?|(store|function):[A-Za-z0-9_-]+"
 _ADDRESS = r"https?://.+"
 
-_DEFAULT_TIMEOUTS = wire.Timeouts()
-_DEFAULT_LIMITS = RequestLimits()
-MAX_LIMIT = 10_000_000  # upper bound of every gateway limit
 _KEY_HINT = (
     "Use env: and the name of an environment variable, or file: and the path of a file that only "
     "you can read (chmod 600)."
@@ -151,6 +148,7 @@ def _pattern_schema(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$"})
 
 
+Text = Annotated[str, Field(min_length=1)]
 SecretSource = Annotated[str, AfterValidator(_check_secret_source), _pattern_schema(_SOURCE)]
 TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
 AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
@@ -161,24 +159,6 @@ ProviderName = Annotated[
     AfterValidator(_check_provider),
     WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
 ]
-
-
-class TimeoutsSection(Section):
-    """Timeouts for requests to the provider, in seconds."""
-
-    connect: float = Field(
-        default=_DEFAULT_TIMEOUTS.connect, gt=0, description="Time to establish a connection."
-    )
-    first_token: float = Field(
-        default=_DEFAULT_TIMEOUTS.first_token,
-        gt=0,
-        description="Time until the first token of the answer. Reasoning models may need long.",
-    )
-    gap: float = Field(
-        default=_DEFAULT_TIMEOUTS.gap,
-        gt=0,
-        description="Time between two chunks of a streamed answer.",
-    )
 
 
 class AgentSection(Section):
@@ -192,9 +172,8 @@ class AgentSection(Section):
         default=None,
         description="The model provider: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
     )
-    model: str | None = Field(
+    model: Text | None = Field(
         default=None,
-        min_length=1,
         description="The model's name at the provider. For `scripted`, the path of the script. "
         "Defaults to the provider's default model.",
     )
@@ -217,20 +196,16 @@ class AgentSection(Section):
         le=2,
         description="The sampling temperature. Defaults to the provider's default.",
     )
-    tree: str | None = Field(
+    tree: Text | None = Field(
         default=None,
-        min_length=1,
         description="The path of a `.lisp` file with the behaviour tree to run. Defaults to the "
         "built-in tree.",
     )
-    system_prompt: str | None = Field(
-        default=None,
-        min_length=1,
-        description="The system prompt. Replaces the built-in prompt.",
+    system_prompt: Text | None = Field(
+        default=None, description="The system prompt. Replaces the built-in prompt."
     )
-    soul_path: str | None = Field(
+    soul_path: Text | None = Field(
         default=None,
-        min_length=1,
         description="The path of a Markdown file that describes the agent's character. Its text "
         "is the first part of the prompt. Changes apply when the file is saved.",
     )
@@ -252,7 +227,7 @@ class AgentSection(Section):
         description="The maximum number of waiting messages per session. Further messages are "
         "rejected.",
     )
-    timeouts: TimeoutsSection = TimeoutsSection()
+    timeouts: Timeouts = Timeouts()
     fallback: Annotated[AgentSection, AfterValidator(_check_fallback)] | None = Field(
         default=None, description="The model to use when this one fails."
     )
@@ -287,17 +262,13 @@ class BindingSection(Section):
     )
 
     agent_id: str = Field(min_length=1, description="The agent that answers.")
-    channel: str | None = Field(
-        default=None, min_length=1, description="The channel, for example `telegram`."
-    )
-    account_id: str | None = Field(
-        default=None, min_length=1, description="An account of the channel."
-    )
-    peer_id: str | None = Field(default=None, min_length=1, description="A person or group.")
-    guild_id: str | None = Field(
+    channel: Text | None = Field(default=None, description="The channel, for example `telegram`.")
+    account_id: Text | None = Field(default=None, description="An account of the channel.")
+    peer_id: Text | None = Field(default=None, description="A person or group.")
+    guild_id: Text | None = Field(
         default=None, min_length=1, description="A guild or server of the channel."
     )
-    team_id: str | None = Field(default=None, min_length=1, description="A team of the guild.")
+    team_id: Text | None = Field(default=None, description="A team of the guild.")
 
 
 class PluginSection(Section):
@@ -319,10 +290,8 @@ class PluginSection(Section):
         description="The resources the plugin can access: `http:HOST`, `store:NAME` or "
         "`function:NAME`. It can access nothing else.",
     )
-    description: str | None = Field(
-        default=None,
-        min_length=1,
-        description="A description for users. Defaults to the plugin's own.",
+    description: Text | None = Field(
+        default=None, description="A description for users. Defaults to the plugin's own."
     )
 
 
@@ -342,9 +311,7 @@ class McpServerSection(Section):
         default={},
         description="HTTP headers to send to `url`. Write a secret as `env:NAME` or `file:PATH`.",
     )
-    command: str | None = Field(
-        default=None, min_length=1, description="The program that starts the server."
-    )
+    command: Text | None = Field(default=None, description="The program that starts the server.")
     args: NonEmptyStrings = Field(
         default=(), max_length=200, description="The arguments of `command`."
     )
@@ -371,9 +338,8 @@ class EngineSection(Section):
 class StoreSection(Section):
     """The database that holds all data."""
 
-    url: str | None = Field(
+    url: Text | None = Field(
         default=None,
-        min_length=1,
         description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Defaults to "
         "`dodona.db` in the Dodona folder.",
     )
@@ -388,13 +354,8 @@ class StoreSection(Section):
     )
 
 
-class GatewaySection(Section):
-    """The address `dodona up` listens on, and the limits for clients.
-
-    Requests from other machines need a token: see the guide on giving others access. The local
-    operator (a client on this machine without a token) is exempt from rate limits, but not from
-    global limits.
-    """
+class ListenSection(Section):
+    """The address of the gateway, and who its clients are."""
 
     host: str = Field(
         default="127.0.0.1",
@@ -417,63 +378,15 @@ class GatewaySection(Section):
         description="IP addresses of trusted reverse proxies. Dodona takes the client address "
         "from their `X-Forwarded-For` header, so that limits apply to the real client.",
     )
-    token_rate: int = Field(
-        default=_DEFAULT_LIMITS.token_rate,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum requests per token per minute.",
-    )
-    address_rate: int = Field(
-        default=_DEFAULT_LIMITS.address_rate,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum requests per client address per minute.",
-    )
-    connections: int = Field(
-        default=_DEFAULT_LIMITS.connections,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum open connections in total. The process's limit of open files also "
-        "applies.",
-    )
-    address_connections: int = Field(
-        default=_DEFAULT_LIMITS.address_connections,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum open connections per client address. Does not apply to this machine "
-        "and to proxies.",
-    )
-    in_flight: int = Field(
-        default=_DEFAULT_LIMITS.in_flight,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum concurrent requests in total, including streams.",
-    )
-    user_in_flight: int = Field(
-        default=_DEFAULT_LIMITS.user_in_flight,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum concurrent requests per user.",
-    )
-    user_runs: int = Field(
-        default=_DEFAULT_LIMITS.user_runs,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Maximum queued and running runs per user.",
-    )
-    auth_failures: int = Field(
-        default=_DEFAULT_LIMITS.auth_failures,
-        ge=1,
-        le=MAX_LIMIT,
-        description="Failed logins per address per minute before a cooldown.",
-    )
-    cooldown: float = Field(
-        default=_DEFAULT_LIMITS.cooldown,
-        gt=0,
-        le=86_400,
-        description="The cooldown after too many failed logins, in seconds. Tokens that were "
-        "accepted before still work during it.",
-    )
+
+
+class GatewaySection(RequestLimits, ListenSection):
+    """The address `dodona up` listens on, and the limits for clients.
+
+    Requests from other machines need a token: see the guide on giving others access. The local
+    operator (a client on this machine without a token) is exempt from rate limits, but not from
+    global limits.
+    """
 
 
 class AuditSection(Section):
@@ -487,9 +400,8 @@ class AuditSection(Section):
 class VaultSection(Section):
     """The Markdown notes that agents search."""
 
-    path: str | None = Field(
+    path: Text | None = Field(
         default=None,
-        min_length=1,
         description="The folder of notes, for projects that do not set their own. Defaults to "
         "`vault` in the Dodona folder.",
     )
@@ -524,8 +436,7 @@ class WebSection(Section):
         default="none", description="The search engine behind the tool `web_search`."
     )
     searxng_url: Address | None = Field(
-        default=None,
-        description="The URL of your SearXNG server, which can run on this machine.",
+        default=None, description="The URL of your SearXNG server, which can run on this machine."
     )
     brave_api_key: SecretSource | None = Field(
         default=None,
@@ -560,8 +471,7 @@ class LibrarianSection(Section):
     """The librarian, a subagent that the Oracle delegates work to."""
 
     summarise: bool = Field(
-        default=True,
-        description="Summarise tool results that are too large for the context.",
+        default=True, description="Summarise tool results that are too large for the context."
     )
 
 

@@ -1,14 +1,23 @@
-"""Builds models, spending ceilings and the price list from settings."""
+"""Builds models, spending ceilings and the price list from settings.
+
+The models of each configured agent are built once, on first use.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Final
 
-from dodona.app.config.settings import BudgetSection, Settings
-from dodona.app.models.selection import ModelChoice
-from dodona.core.ports.model import Model, TokenCounter
+from dodona.app.config.settings import AgentSection, BudgetSection, Settings
+from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.core.errors import ConfigError, NotFound
+from dodona.core.ports.model import ChosenModel, Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
+from dodona.models.catalogue.catalogue import model_facts
 from dodona.models.catalogue.prices import Price, Prices
 from dodona.models.counted import CountedModel
 from dodona.models.extractive.model import ExtractiveModel
@@ -18,6 +27,8 @@ from dodona.models.scripted.model import ScriptedModel
 from dodona.models.text_calls.model import TextCallModel
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
+
+MAX_NAMED_MODELS: Final = 64  # per agent; clients choose the names, so the cache is bounded
 
 
 def build_model(
@@ -66,3 +77,80 @@ def price_list(settings: Settings) -> Prices:
             for model, price in settings.prices.items()
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentModels:
+    """The models of one agent: its default, and those that requests named."""
+
+    agent: AgentSection
+    default: ChosenModel
+    named: dict[str, ChosenModel] = field(default_factory=dict[str, ChosenModel])
+
+
+class ConfiguredModels:
+    """A `Models` for the configured agents, by name; the section [agent] has the empty name."""
+
+    def __init__(self, *, http: HttpPool, redactor: Redactor, counter: TokenCounter) -> None:
+        self._http = http
+        self._redactor = redactor
+        self._counter = counter
+        self._selector: ModelSelector | None = None
+        self._default = ""
+        self._agents: Mapping[str, AgentModels] = {}
+
+    def build(
+        self, settings: Settings, choices: Mapping[str, ModelChoice]
+    ) -> dict[str, AgentModels]:
+        """Build the chosen model of each agent, for `apply`. Blocks: it loads vocabularies."""
+        agents: Mapping[str, AgentSection] = {"": settings.agent, **settings.agents}
+        return {
+            name: AgentModels(agents[name], self._build_chosen(choice, agents[name]))
+            for name, choice in choices.items()
+        }
+
+    def apply(
+        self, built: Mapping[str, AgentModels], selector: ModelSelector, *, default: str
+    ) -> None:
+        """Use these models from now on. `default` is the name of the agent in [agent]."""
+        self._agents, self._selector, self._default = built, selector, default
+
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        agent_name = "" if agent == self._default else agent
+        models = self._agents.get(agent_name)
+        if models is None:
+            raise NotFound(f"there is no agent {agent!r:.80}.")
+        if not name or name == models.default.model.name:
+            return models.default
+        if name not in models.named:
+            if len(models.named) >= MAX_NAMED_MODELS:
+                models.named.clear()
+            models.named[name] = await self._choose_named(name, agent_name, models)
+        return models.named[name]
+
+    async def _choose_named(self, name: str, agent_name: str, models: AgentModels) -> ChosenModel:
+        assert self._selector is not None
+        try:
+            choice = await self._selector.choose_model(name, agent_name=agent_name)
+            return await asyncio.to_thread(self._build_chosen, choice, models.agent)
+        except ConfigError as error:
+            # The client must act, not the operator.
+            raise NotFound(
+                f"model {name!r:.80} cannot be used: {error.message}", hint=error.hint
+            ) from error
+
+    def _build_chosen(self, choice: ModelChoice, agent: AgentSection) -> ChosenModel:
+        chain = tuple(choice.chain())
+        for link in chain:
+            # Load the vocabulary now: later it would block the event loop.
+            self._counter.count("warm", link.model)
+        others = chain[1:]
+        return ChosenModel(
+            model=build_model(
+                choice, http=self._http, redactor=self._redactor, counter=self._counter
+            ),
+            context_size=model_facts(choice.model).context_size,
+            max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
+            fallbacks=tuple((other.provider, other.model) for other in others),
+        )

@@ -72,7 +72,8 @@ class InstrumentedModel:
                 self._record_call(
                     self.provider, self.name, outcome, call.usage if call else Usage()
                 )
-            self._metrics.model_seconds.observe(perf_counter() - started_at, *self._labels)
+            seconds = perf_counter() - started_at
+            self._metrics.model_seconds.labels(*self._labels).observe(seconds)
 
     def record_answer(self, done: Done) -> None:
         """Record the call that succeeded, and the failed attempts before it."""
@@ -84,23 +85,24 @@ class InstrumentedModel:
 
     def record_first_token(self, started_at: float) -> None:
         """Record the time to the first token."""
-        self._metrics.first_token_seconds.observe(perf_counter() - started_at, *self._labels)
+        seconds = perf_counter() - started_at
+        self._metrics.first_token_seconds.labels(*self._labels).observe(seconds)
 
     def _record_call(self, provider: str, name: str, outcome: str, usage: Usage) -> None:
         metrics = self._metrics
         labels = metrics.model_labels(provider, name)
-        metrics.model_calls.add(*labels, outcome)
+        metrics.model_calls.labels(*labels, outcome).inc()
         for kind, tokens in _tokens_by_kind(usage).items():
             if tokens > 0:
-                metrics.model_tokens.add(*labels, kind, by=tokens)
+                metrics.model_tokens.labels(*labels, kind).inc(tokens)
         if has_no_usage(usage):
             return
         now = datetime.now(UTC)
         cost = self._prices.cost(usage, provider=provider, model=name, at=now)
         if cost is None:
-            metrics.model_unpriced.add(*labels)
+            metrics.model_unpriced.labels(*labels).inc()
         else:
-            metrics.model_cost.add(*labels, by=float(cost))
+            metrics.model_cost.labels(*labels).inc(float(cost))
 
 
 def _tokens_by_kind(usage: Usage) -> dict[str, int]:

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
-from dodona.app.config.shape import dotted_key
 from dodona.app.models.credentials import Credentials, Secret
 from dodona.app.models.probe import PROBE_TIMEOUT_SECONDS, ProbeTarget, probe
 from dodona.core.errors import ConfigError, NotFound
-from dodona.documents.toml_lines import KeyPath
+from dodona.documents import KeyPath, dotted_key
 from dodona.models.providers import PROVIDERS, THINKING_SUFFIX
 from dodona.models.wire import Timeouts
 from dodona.net.http import HttpPool
@@ -67,16 +66,11 @@ class ModelSelector:
 
     async def choose(self, name: str = "") -> ModelChoice:
         """Choose the model of the agent with this name, or of the section [agent]."""
-        settings = self._config.settings
-        if name:
-            return await self._choose_for(settings.agents[name], ("agents", name))
-        return await self._choose_for(settings.agent, ("agent",))
+        return await self._choose_for(*self._agent(name))
 
     async def choose_model(self, name: str, *, agent_name: str = "") -> ModelChoice:
         """Choose a model by name: one of the agent's provider, or `provider/model`."""
-        settings = self._config.settings
-        agent = settings.agents[agent_name] if agent_name else settings.agent
-        path = ("agents", agent_name) if agent_name else ("agent",)
+        agent, path = self._agent(agent_name)
         provider, _, model = name.partition("/")
         if name == "extractive":
             return ModelChoice(name, name, "the request names it")
@@ -91,12 +85,16 @@ class ModelSelector:
             )
         return replace(default, model=name, reason="the request names it")
 
+    def _agent(self, name: str) -> tuple[AgentSection, KeyPath]:
+        settings = self._config.settings
+        return (settings.agents[name], ("agents", name)) if name else (settings.agent, ("agent",))
+
     async def _choose_for(self, agent: AgentSection, path: KeyPath) -> ModelChoice:
         if agent.provider:
             choice = await self._choose_configured(agent, agent.provider, path)
         else:
             choice = await self._choose_automatically(agent)
-        choice = replace(choice, timeouts=Timeouts(**agent.timeouts.model_dump()))
+        choice = replace(choice, timeouts=agent.timeouts)
         if not agent.fallback:
             return choice
         fallback = await self._choose_for(agent.fallback, (*path, "fallback"))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import resource
 from collections.abc import Callable
-from pathlib import Path
 from time import time
 from typing import Any, Final
 
@@ -36,10 +33,6 @@ _TOOL_OUTCOMES: Final = {
 }
 STORE_TIMEOUT_SECONDS: Final = 2.0  # for the metrics that the store provides
 
-_FALLBACK_START_TIME: Final = round(time(), 2)  # approximate, for systems without /proc
-_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
-
 _log = logging.getLogger(__name__)
 
 
@@ -52,14 +45,15 @@ def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bo
     def on_event(event: Event) -> None:
         payload = event.payload
         if event.type == RUN_BEGIN:
-            metrics.runs_started.add(metrics.agent_label(payload["agent"]))
+            metrics.runs_started.labels(metrics.agent_label(payload["agent"])).inc()
         elif event.type == RUN_END:
-            metrics.runs_ended.add(metrics.agent_label(payload["agent"]), payload["status"])
+            agent = metrics.agent_label(payload["agent"])
+            metrics.runs_ended.labels(agent, payload["status"]).inc()
         else:
             # Models invent tool names, which must not become labels.
             tool = payload["tool"] if is_tool(payload["tool"]) else OTHER_LABEL
-            metrics.tool_calls.add(tool, _TOOL_OUTCOMES[event.type])
-            metrics.tool_seconds.observe((payload["ms"] or 0) / 1000, tool)
+            metrics.tool_calls.labels(tool, _TOOL_OUTCOMES[event.type]).inc()
+            metrics.tool_seconds.labels(tool).observe((payload["ms"] or 0) / 1000)
 
     bus.add_handler(on_event, types=(RUN_BEGIN, RUN_END, *_TOOL_OUTCOMES), user_id=None)
 
@@ -69,49 +63,20 @@ def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bo
 
 def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
     """Add collectors for the metrics that are read on each scrape."""
-    metrics.info.set(1, __version__)
+    metrics.info.labels(__version__).set(1)
+    metrics.runs_running.set_function(lambda: engine.active_run_count)
 
     async def collect() -> None:
-        metrics.runs_running.set(engine.active_run_count)
-        for where, count in bus.dropped.items():
-            metrics.events_dropped.set(count, where)
+        metrics.events_dropped.series = {(where,): n for where, n in bus.dropped.items()}
         try:
             async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
                 metrics.lanes_waiting.set(await store.gauges.count_waiting_lanes())
-                metrics.budget_used.replace(await store.gauges.max_usage_ratios(time()))
+                metrics.budget_used.series = await store.gauges.max_usage_ratios(time())
         except (StoreError, TimeoutError) as error:
             # Report the other metrics anyway: they matter most when the store has problems.
             _log.warning("cannot read metrics from the store: %s", error)
-        process = await asyncio.to_thread(_process_stats)
-        metrics.memory.set(process["memory"])
-        metrics.cpu.set(process["cpu"])
-        metrics.open_files.set(process["files"])
-        metrics.max_files.set(process["max_files"])
-        metrics.start_time.set(process["start_time"])
 
     metrics.add_collector(collect)
-
-
-def _process_stats() -> dict[str, float]:
-    """Return the statistics of this process. Exact on Linux, approximate elsewhere."""
-    times = os.times()
-    stats = {
-        "memory": float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024),
-        "cpu": times.user + times.system,
-        "files": 0.0,
-        "max_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "start_time": _FALLBACK_START_TIME,
-    }
-    proc = Path("/proc/self")
-    try:
-        stats["memory"] = float(int((proc / "statm").read_text().split()[1]) * _PAGE_BYTES)
-        stats["files"] = float(len(os.listdir(proc / "fd")))
-        ticks = int((proc / "stat").read_text().rpartition(")")[2].split()[19])
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
-        stats["start_time"] = round(time() - uptime + ticks / _TICKS_PER_SECOND, 2)
-    except (OSError, ValueError, IndexError):
-        pass
-    return stats
 
 
 class ServerStatus:

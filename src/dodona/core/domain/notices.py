@@ -206,7 +206,3 @@ class NoticeLog(Protocol):
     """Notices that outlive runs, as tools see them."""
 
     async def put(self, notice: NewNotice) -> StoredNotice: ...
-
-    async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
-        """Return the undelivered notices, oldest first."""
-        ...

@@ -44,11 +44,11 @@ class AccessLog:
         reset_token = request_id.set(id_)
         request_log = _RequestLog(scope, send, id_, self._metrics)
         scope[REQUEST_LOG_KEY] = request_log
-        self._metrics.in_flight.add()
+        self._metrics.in_flight.inc()
         try:
             await self._app(scope, receive, request_log.send)
         finally:
-            self._metrics.in_flight.add(by=-1)
+            self._metrics.in_flight.dec()
             request_log.finish()
             request_id.reset(reset_token)
 
@@ -97,21 +97,22 @@ class _RequestLog:
             (REQUEST_ID_HEADER, self._request_id),
         ]
         self._status = message.get("status", 101)
-        self._metrics.request_seconds.observe(perf_counter() - self._started_at, self.operation)
+        seconds = perf_counter() - self._started_at
+        self._metrics.request_seconds.labels(self.operation).observe(seconds)
         if self._status == 101:
             self._stream_kind = "websocket"
         elif any(n == b"content-type" and v.startswith(b"text/event-stream") for n, v in headers):
             self._stream_kind = "sse"
         if self._stream_kind:
-            self._metrics.open_connections.add(self._stream_kind)
+            self._metrics.open_connections.labels(self._stream_kind).inc()
 
     def finish(self) -> None:
         if self._stream_kind:
-            self._metrics.open_connections.add(self._stream_kind, by=-1)
+            self._metrics.open_connections.labels(self._stream_kind).dec()
         method = self._scope.get("method", "GET")
         name = method if method in _METHODS else OTHER_LABEL
         status = f"{self._status // 100}xx" if self._status else _NO_RESPONSE
-        self._metrics.requests.add(self.operation, name, status)
+        self._metrics.requests.labels(self.operation, name, status).inc()
         is_routine = name in _READ_METHODS and 200 <= self._status < 400
         level = logging.DEBUG if is_routine and not self._stream_kind else logging.INFO
         if _log.isEnabledFor(level):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from hashlib import sha256
-from time import monotonic, time
+from time import time
 from typing import Final
 
 from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken
 from dodona.core.errors import StoreError, Unauthorized
+from dodona.core.ttl_cache import TtlCache
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.client_address import client_key
 from dodona.gateway.security.rate_limit import TokenBuckets
@@ -33,25 +34,20 @@ class TokenCache:
 
     def __init__(self, tokens: ApiTokens | None, limits: RequestLimits) -> None:
         self._tokens = tokens
-        self._cooldown_seconds = limits.cooldown
         self._failure_buckets = TokenBuckets(limits.auth_failures)
-        self._cooldown_until: dict[str, float] = {}  # by client, until when
-        self._cached: dict[str, tuple[ApiToken, float]] = {}  # by digest, with the expiry
-        self._recorded_at: dict[int, float] = {}  # by token id, when the last use was stored
+        self._cooldowns: TtlCache[str, None] = TtlCache(limits.cooldown, max_size=CACHE_SIZE)
+        self._cached: TtlCache[str, ApiToken] = TtlCache(CACHE_SECONDS, max_size=CACHE_SIZE)
+        self._recorded: TtlCache[int, None] = TtlCache(USE_RECORD_INTERVAL, max_size=CACHE_SIZE)
         self._recording_tasks: set[asyncio.Task[None]] = set()
 
     async def verify(self, text: str, address: str) -> ApiToken:
         """Return a valid token. Raises Unauthorized, or TooManyRequests during a cooldown."""
         digest = sha256(text.encode("latin-1", "replace")).hexdigest()
-        cached = self._cached.get(digest)
-        if cached is None:
+        if digest not in self._cached:
             self._check_cooldown(client_key(address))
-        if cached is not None and monotonic() < cached[1]:
-            token = cached[0]
-        else:
-            token = await self._find(text, digest)
+        token = self._cached.get(digest) or await self._find(text, digest)
         if token is None or not token.is_active(time()):
-            self._cached.pop(digest, None)
+            self._cached.discard(digest)
             self._record_failure(client_key(address))
             raise Unauthorized(_rejection_reason(token), hint=TOKEN_HINT)
         self._schedule_use_record(token)
@@ -62,41 +58,27 @@ class TokenCache:
             return None
         token = await self._tokens.find(digest)
         if token is not None:
-            self._cached.pop(digest, None)
-            if len(self._cached) >= CACHE_SIZE:
-                del self._cached[next(iter(self._cached))]
-            self._cached[digest] = (token, monotonic() + CACHE_SECONDS)
+            self._cached.put(digest, token)
         return token
 
     def _check_cooldown(self, client: str) -> None:
-        remaining = self._cooldown_until.get(client, 0.0) - monotonic()
-        if remaining > 0:
+        if remaining := self._cooldowns.seconds_left(client):
             raise TooManyRequests(
                 "too many invalid tokens from this address.",
                 retry_after=remaining,
                 hint="Check the token, and retry later.",
             )
-        self._cooldown_until.pop(client, None)
 
     def _record_failure(self, client: str) -> None:
         self._failure_buckets.acquire(client)
-        if not self._failure_buckets.wait_seconds(client):
-            return
-        if len(self._cooldown_until) >= CACHE_SIZE:
-            del self._cooldown_until[next(iter(self._cooldown_until))]
-        self._cooldown_until[client] = monotonic() + self._cooldown_seconds
+        if self._failure_buckets.wait_seconds(client):
+            self._cooldowns.put(client, None)
 
     def _schedule_use_record(self, token: ApiToken) -> None:
         """Store the time of use in the background, at most once per interval."""
-        now = monotonic()
-        if (
-            self._tokens is None
-            or now - self._recorded_at.get(token.id, -USE_RECORD_INTERVAL) < USE_RECORD_INTERVAL
-        ):
+        if self._tokens is None or self._recorded.seconds_left(token.id):
             return
-        if len(self._recorded_at) >= CACHE_SIZE:
-            self._recorded_at.clear()
-        self._recorded_at[token.id] = now
+        self._recorded.put(token.id, None)
         task = asyncio.create_task(_record_use(self._tokens, token.id))
         self._recording_tasks.add(task)
         task.add_done_callback(self._recording_tasks.discard)

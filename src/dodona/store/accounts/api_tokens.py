@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from hashlib import sha256
 from hmac import compare_digest
 from time import time
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, or_, select, update
 
@@ -168,14 +168,6 @@ def _find_token(tx: Transaction, token_id: int) -> ApiToken:
 
 
 def _token_from_row(row: Row) -> ApiToken:
-    id_, user_id, label, scopes, created_at, expires_at, last_used_at, revoked_at = row
-    return ApiToken(
-        id=id_,
-        user_id=user_id,
-        label=label,
-        scopes=frozenset(from_json(scopes)),
-        created_at=created_at,
-        expires_at=expires_at,
-        last_used_at=last_used_at,
-        revoked_at=revoked_at,
-    )
+    values: list[Any] = list(row)
+    values[3] = frozenset(from_json(row[3]))
+    return ApiToken(*values)

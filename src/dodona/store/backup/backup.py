@@ -29,7 +29,7 @@ from dodona.store.backup.manifest import (
     write_file,
 )
 from dodona.store.db.location import StoreLocation
-from dodona.store.db.migrate import reject_newer
+from dodona.store.db.migrate import check_revision
 from dodona.store.db.open import inspect
 from dodona.store.integrity import CheckResult
 
@@ -116,7 +116,12 @@ def verify(folder: Path) -> Iterator[CheckResult]:
     if not files:
         driver = backup_sqlite if manifest.database == SQLITE else backup_postgres
         yield CheckResult("rows", tuple(driver.problems(folder, manifest)))
-    yield CheckResult("schema", tuple(_schema_problems(manifest, folder)))
+    try:
+        check_revision(manifest.schema, f"the backup {folder}")
+    except StoreError as error:
+        yield CheckResult("schema", (error.message,))
+    else:
+        yield CheckResult("schema", ())
 
 
 def _file_problems(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -136,13 +141,6 @@ def _file_problems(folder: Path, manifest: Manifest) -> Iterator[str]:
     yield from (f"{name} is not part of it" for name in sorted({*names} - expected_names))
 
 
-def _schema_problems(manifest: Manifest, folder: Path) -> Iterator[str]:
-    try:
-        reject_newer(manifest.schema, str(folder))
-    except StoreError as error:
-        yield error.message
-
-
 def restore(
     folder: Path, location: StoreLocation, *, force: bool, on_progress: OnProgress
 ) -> str | None:
@@ -157,6 +155,7 @@ def restore(
             f"the backup {folder} is for {manifest.database}, but the store {location} is not.",
             hint=f"Set [store] url to a {manifest.database} database.",
         )
+    check_revision(manifest.schema, f"the backup {folder}")
     problems = [problem for check in verify(folder) for problem in check.problems]
     if problems:
         raise StoreError(

@@ -6,13 +6,12 @@ No tools of the server are needed: everything uses our own connection, in one tr
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from dodona.core.errors import StoreError
@@ -25,6 +24,7 @@ from dodona.store.schema import metadata
 
 TABLES_FOLDER: Final = "tables"
 PREVIOUS_SCHEMA: Final = "dodona_before_restore"
+_DISCONNECT_SECONDS: Final = 2.0
 
 _SELECT_COLUMNS: Final = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() "
@@ -59,7 +59,7 @@ class CopyResult:
 def copy(location: StoreLocation, folder: Path, on_progress: OnProgress) -> CopyResult:
     """Copy a consistent snapshot of all committed data, without blocking others."""
     (folder / TABLES_FOLDER).mkdir(mode=0o700)
-    with _connect(location) as connection:
+    with postgres.connected(location) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         names = _list_tables(connection)
         columns = {name: _fetch_column(connection, _SELECT_COLUMNS, name) for name in names}
@@ -109,13 +109,12 @@ def restore(
     folder: Path, manifest: Manifest, location: StoreLocation, on_progress: OnProgress
 ) -> str | None:
     """Load a backup in one transaction; return the schema to which previous tables are moved."""
-    with _connect(location) as connection:
+    with postgres.connected(location) as connection:
         connection.autocommit = False
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
-        row = connection.execute(_COUNT_CONNECTIONS).fetchone()
-        if row is not None and row[0]:
+        if count := _count_connections(connection):
             raise StoreError(
-                f"the store {location} is in use by {row[0]} connections of Dodona.",
+                f"the store {location} is in use by {count} connections of Dodona.",
                 hint="Stop the gateway first. Nothing was changed.",
             )
         previous = _move_to_previous_schema(connection)
@@ -123,6 +122,17 @@ def restore(
         _copy_in(connection, folder, manifest, on_progress)
         connection.commit()
         return previous
+
+
+def _count_connections(connection: postgres.Connection) -> int:
+    """Count the other connections of Dodona. One that was just closed is listed a moment longer."""
+    deadline = time.monotonic() + _DISCONNECT_SECONDS
+    while (count := _fetch_column(connection, _COUNT_CONNECTIONS)[0]) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.02)
+        connection.execute("SELECT pg_stat_clear_snapshot()")
+    return count
 
 
 def _move_to_previous_schema(connection: postgres.Connection) -> str | None:
@@ -182,15 +192,6 @@ def _copy_in(
 
 
 # -- helpers ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def _connect(location: StoreLocation) -> Generator[postgres.Connection]:
-    with closing(postgres.connect(location, durability="full")) as connection:
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise postgres.to_store_error(error, location) from error
 
 
 def _list_tables(connection: postgres.Connection) -> list[str]:

@@ -46,21 +46,18 @@ def copy(source: Path, target: Path, on_progress: OnProgress) -> None:
 
 def count_rows(path: Path) -> dict[str, int]:
     """Return the row count of each table, without creating or reading other files."""
-    try:
-        with closing(_connect_read_only(path, "immutable=1")) as db:
-            names = [
-                name
-                for (name,) in db.execute(
-                    "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' "
-                    "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
-                )
-            ]
-            return {
-                name: db.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608
-                for name in names
-            }
-    except sqlite3.Error as error:
-        raise sqlite.to_store_error(error, path) from error
+    with (
+        sqlite.store_errors(path),
+        closing(_connect_read_only(path, "immutable=1")) as db,
+    ):
+        rows = db.execute(
+            "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' "
+            "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+        ).fetchall()
+        return {
+            name: db.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608
+            for (name,) in rows
+        }
 
 
 def problems(folder: Path, manifest: Manifest) -> list[str]:

@@ -101,10 +101,6 @@ _SELECT_BUDGETS_OF_SESSIONS = statement(
     .order_by(*_MOST_USED_FIRST)
     .limit(bindparam("most"))
 )
-_SELECT_BUDGETS = statement(
-    select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit)
-)
-
 _lines_decoder = msgspec.json.Decoder(list[BudgetLine])
 _record_decoder = msgspec.json.Decoder(TokenRecord)
 
@@ -265,24 +261,6 @@ class Budgets:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def reserve(self, lines: Sequence[BudgetLine], *, step_key: str = "") -> Reservation:
-        """Reserve for a call outside any run. Within a run, its journal commits the reservation."""
-        return await self._database.write(
-            lambda tx: reserve(
-                tx,
-                lines,
-                run_id=None,
-                step_key=step_key,
-                attempt=0,
-                owner=self._database.owners.current,
-            )
-        )
-
-    async def settle(self, reservation: Reservation, *, tokens: int, nanos: int | None) -> bool:
-        return await self._database.write(
-            lambda tx: settle(tx, reservation, tokens=tokens, nanos=nanos)
-        )
-
     async def settle_orphaned(self) -> None:
         """Settle the calls of dead processes as used. Runs at startup and periodically."""
         await self._database.write(lambda tx: settle_orphaned(tx, self._database.owners))
@@ -297,14 +275,9 @@ class Budgets:
         """Return the budgets under a limit, most used first, of one user or of all users."""
         return await self._database.read(lambda tx: _load_status(tx, limit, user_id, max_rows))
 
-    async def list_all(self) -> list[Budget]:
-        return [
-            _budget_from_row(row)
-            for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_BUDGETS))
-        ]
 
-
-def _budget_from_row(row: Row) -> Budget:
+def budget_from_row(row: Row) -> Budget:
+    """Return the budget in a row of the table."""
     scope, period, unit, ceiling, used, reserved = row
     return Budget(scope, period, BudgetUnit(unit), ceiling, used, reserved)
 
@@ -322,7 +295,7 @@ def _load_status(
             rows = tx.fetch_all(_SELECT_BUDGETS_OF_KIND, **key, pattern=f"{limit.kind}:%")
         case _:
             return [_load_budget(tx, limit, limit.kind)]
-    return [_budget_from_row(row) for row in rows]
+    return [budget_from_row(row) for row in rows]
 
 
 def _load_budget(tx: Transaction, limit: BudgetLimit, scope: str) -> Budget:
@@ -330,6 +303,6 @@ def _load_budget(tx: Transaction, limit: BudgetLimit, scope: str) -> Budget:
     line = BudgetLine(scope, limit.period, limit.unit, 0, limit.ceiling)
     row = tx.fetch_one(_SELECT_BUDGET, **_key_values(line, "its_"))
     if row is not None and (row[4] or row[5]):
-        return _budget_from_row(row)
+        return budget_from_row(row)
     spent = sum_recorded_usage(tx, scope, limit.period, limit.unit)
     return Budget(scope, limit.period, limit.unit, limit.ceiling, spent, 0)

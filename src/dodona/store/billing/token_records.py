@@ -1,17 +1,29 @@
-"""One record for each model call, preserved whatever else is deleted."""
+"""One record for each model call, preserved whatever else is deleted, and their totals."""
 
 from __future__ import annotations
 
 import math
 from time import time
+from typing import Any, Final
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import (
+    ColumnClause,
+    ColumnElement,
+    Select,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.sql import ClauseElement
 
 from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit, TokenRecord, period_bounds
+from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
 from dodona.core.ports.model import Usage
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.statements import insert_into, statement
+from dodona.store.db.statements import POSTGRES, Statement, insert_into, statement
 from dodona.store.db.text import to_json
 from dodona.store.schema import token_records
 
@@ -21,15 +33,6 @@ _FIELDS = (
     *("reasoning_tokens", "estimated", "timestamp"),
 )
 _INSERT_RECORD = insert_into(token_records, *_FIELDS, "usage_json")
-_SELECT_BY_USER = statement(
-    select(*(token_records.c[name] for name in _FIELDS))
-    .where(
-        token_records.c.user_id == bindparam("user_id"),
-        token_records.c.timestamp >= bindparam("since"),
-    )
-    .order_by(token_records.c.timestamp, token_records.c.id)
-    .limit(bindparam("limit"))
-)
 _SELECT_BY_RUN = statement(
     select(*(token_records.c[name] for name in _FIELDS))
     .where(
@@ -90,17 +93,6 @@ class TokenRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, entry: TokenRecord, usage: Usage) -> None:
-        await self._database.write(lambda tx: record(tx, entry, usage))
-
-    async def list_for_user(
-        self, user_id: str, *, since: float = 0.0, limit: int = 1000
-    ) -> list[TokenRecord]:
-        rows = await self._database.read(
-            lambda tx: tx.fetch_all(_SELECT_BY_USER, user_id=user_id, since=since, limit=limit)
-        )
-        return [_record_from_row(row) for row in rows]
-
     async def list_for_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
         """Return the records of a run's calls, in order."""
 
@@ -113,3 +105,102 @@ class TokenRecords:
 
 def _record_from_row(row: Row) -> TokenRecord:
     return TokenRecord(**dict(zip(_FIELDS, row, strict=True)))
+
+
+# -- totals ---------------------------------------------------------------------------------------
+
+_records = token_records.c
+_TOKEN_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+_SUM_COLUMNS = (
+    func.count(),
+    *(func.coalesce(func.sum(_records[name]), 0) for name in (*_TOKEN_FIELDS, "reasoning_tokens")),
+    func.coalesce(func.sum(_records.cost_estimate_usd), 0.0),
+    func.coalesce(func.sum(case((_records.cost_estimate_usd.is_(None), 1), else_=0)), 0),
+    func.coalesce(func.sum(case((_records.estimated, 1), else_=0)), 0),
+)
+_TOTAL_TOKENS: Final = func.sum(_records.input_tokens + _records.output_tokens)
+# Literal: PostgreSQL treats a bound format in SELECT and in GROUP BY as two different expressions.
+_DAY_EXPRESSION: Final[dict[bool, ColumnClause[str]]] = {
+    True: literal_column("to_char(to_timestamp(timestamp) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"),
+    False: literal_column("date(timestamp, 'unixepoch')"),
+}
+_GROUP_COLUMNS: Final[dict[GroupBy, tuple[ColumnElement[Any], ...]]] = {
+    GroupBy.AGENT: (_records.agent_id,),
+    GroupBy.MODEL: (_records.provider, _records.model),
+    GroupBy.SESSION: (_records.session_key,),
+    GroupBy.USER: (_records.user_id,),
+}
+
+
+def _in_period(query: Select[Any], *, by_user: bool) -> Select[Any]:
+    filtered = query.where(
+        _records.timestamp >= bindparam("since"), _records.timestamp < bindparam("until")
+    )
+    return filtered.where(_records.user_id == bindparam("user_id")) if by_user else filtered
+
+
+def _total_statement(*, by_user: bool) -> Statement:
+    return Statement(lambda _: _in_period(select(*_SUM_COLUMNS), by_user=by_user))
+
+
+def grouped_statement(by: GroupBy, *, by_user: bool) -> Statement:
+    """Build the query of totals per group, of one user or of all users."""
+
+    def build(dialect: str) -> ClauseElement:
+        names: tuple[ColumnElement[Any], ...]
+        names = (_DAY_EXPRESSION[dialect == POSTGRES],) if by is GroupBy.DAY else _GROUP_COLUMNS[by]
+        order = names[0].desc() if by is GroupBy.DAY else _TOTAL_TOKENS.desc()
+        selected = _in_period(select(*names, *_SUM_COLUMNS), by_user=by_user)
+        return selected.group_by(*names).order_by(order, *names).limit(bindparam("most"))
+
+    return Statement(build)
+
+
+_SELECT_TOTAL: Final = {own: _total_statement(by_user=own) for own in (True, False)}
+_SELECT_GROUPS: Final = {
+    (by, own): grouped_statement(by, by_user=own) for by in GroupBy for own in (True, False)
+}
+
+
+class UsageLog:
+    """Usage totals from the records."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def total(self, query: UsageQuery) -> UsageTotals:
+        (row,) = await self._read(_SELECT_TOTAL[query.user_id is not None], query)
+        return _totals_from_row(row, 0)
+
+    async def totals_by(self, query: UsageQuery, by: GroupBy, *, limit: int) -> list[UsageTotals]:
+        """Return totals per group: days newest first, other groups by most tokens."""
+        statement = _SELECT_GROUPS[by, query.user_id is not None]
+        rows = await self._read(statement, query, most=limit)
+        return [_totals_from_row(row, 2 if by is GroupBy.MODEL else 1) for row in rows]
+
+    async def _read(self, statement: Statement, query: UsageQuery, **more: Any) -> list[Row]:
+        values = {"since": query.since, "until": query.until, **more}
+        if query.user_id is not None:
+            values["user_id"] = query.user_id
+
+        def read(tx: Transaction) -> list[Row]:
+            return tx.fetch_all(statement, **values)
+
+        return await self._database.read(read)
+
+
+def _totals_from_row(row: Row, name_count: int) -> UsageTotals:
+    calls, *tokens, cost, unpriced, estimated = row[name_count:]
+    input_tokens, output_tokens, cache_read, cache_write, reasoning = map(int, tokens)
+    return UsageTotals(
+        name=tuple(row[:name_count]),
+        calls=calls,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        reasoning_tokens=reasoning,
+        cost_usd=float(cost),
+        unpriced_calls=int(unpriced),
+        estimated_calls=int(estimated),
+    )

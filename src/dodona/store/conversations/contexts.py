@@ -11,7 +11,6 @@ from sqlalchemy import bindparam, case, exists, select, update
 
 from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.domain.conversations.contexts import (
-    DEFAULT_TOKEN_BUDGET,
     TOKEN_BUDGET_BOUNDS,
     ContextStatus,
     OracleContext,
@@ -21,7 +20,6 @@ from dodona.store.conversations.conversations import insert_conversation
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
-from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_OPEN, oracle_contexts, runs
 
 MAX_DECISIONS: Final = 200  # the newest
@@ -52,15 +50,6 @@ _IN_USER_PROJECT = (
 _BY_ID = _columns.id == bindparam("context_id")
 _SELECT_CONTEXT = statement(select(*CONTEXT_COLUMNS).where(*_IN_USER_PROJECT))
 _LOCK_CONTEXT = statement(select(*CONTEXT_COLUMNS).where(*_IN_USER_PROJECT).with_for_update())
-_LOCK_BY_CONVERSATION = statement(
-    select(*CONTEXT_COLUMNS)
-    .where(
-        _columns.user_id == bindparam("its_user"),
-        _columns.conversation_id == bindparam("conversation_id"),
-        _columns.status != ContextStatus.CLOSED.value,
-    )
-    .with_for_update()
-)
 _INSERT_FIELDS = ("id", "user_id", "project_id", "session_start", "last_activity", "token_budget")
 _UPSERT_CONTEXT = upsert(
     oracle_contexts,
@@ -92,18 +81,6 @@ _RESET_CONTEXT = statement(
 )
 _UPDATE_STATUS = statement(
     update(oracle_contexts).where(_BY_ID).values(status=bindparam("new_status"))
-)
-_UPDATE_ACTIVITY = statement(
-    update(oracle_contexts)
-    .where(_BY_ID)
-    .values(
-        last_activity=bindparam("now"),
-        last_model=bindparam("new_model"),
-        tokens_used=bindparam("new_tokens"),
-    )
-)
-_UPDATE_DECISIONS = statement(
-    update(oracle_contexts).where(_BY_ID).values(key_decisions_json=bindparam("new_decisions"))
 )
 _LOCK_MENTIONS = statement(
     select(_columns.key_decisions_json, _columns.mentioned_symbols, _columns.mentioned_files)
@@ -157,22 +134,6 @@ class Contexts:
             )
         )
 
-    async def open(
-        self, user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
-    ) -> OracleContext:
-        """Return the context for a question, creating it if there is none.
-
-        A context that was closed, or whose conversation was deleted, is reset: active, empty, in a
-        new conversation, with this budget.
-        """
-        check_token_budget(token_budget)
-
-        def open_(tx: Transaction) -> OracleContext:
-            find_project(tx, user_id, project_id)
-            return open_context(tx, user_id, project_id, token_budget=token_budget)
-
-        return await self._database.write(open_)
-
     async def set_status(
         self, user_id: str, project_id: str, status: ContextStatus
     ) -> OracleContext:
@@ -190,61 +151,9 @@ class Contexts:
 
         return await self._database.write(update_status)
 
-    async def touch(
-        self, user_id: str, conversation_id: int, *, model: str, tokens_used: int
-    ) -> bool:
-        return await self._database.write(
-            lambda tx: touch_context(
-                tx, user_id, conversation_id, model=model, tokens_used=tokens_used
-            )
-        )
-
-    async def add_decisions(
-        self, user_id: str, conversation_id: int, decisions: Sequence[str]
-    ) -> bool:
-        return await self._database.write(
-            lambda tx: add_decisions(tx, user_id, conversation_id, decisions)
-        )
-
     async def close_idle(self, before: float) -> int:
         """Close contexts without activity since a time and without open runs; return the count."""
         return await self._database.write(lambda tx: tx.execute(_CLOSE_IDLE, before=before))
-
-
-def touch_context(
-    tx: Transaction, user_id: str, conversation_id: int, *, model: str, tokens_used: int
-) -> bool:
-    """Record the activity of a conversation in its context: time, model and size.
-
-    Return False if the conversation has no open context.
-    """
-    row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
-    if row is None:
-        return False
-    context = context_from_row(row)
-    if tokens_used * 10 > context.token_budget * 11:
-        raise BadRequest(
-            f"the context has {tokens_used:,} tokens, more than 110 % of its budget of "
-            f"{context.token_budget:,}.",
-            hint="Omit older exchanges.",
-        )
-    tx.execute(
-        _UPDATE_ACTIVITY, context_id=context.id, now=time(), new_model=model, new_tokens=tokens_used
-    )
-    return True
-
-
-def add_decisions(
-    tx: Transaction, user_id: str, conversation_id: int, decisions: Sequence[str]
-) -> bool:
-    """Add decisions, without duplicates, newest last; return False like `touch_context`."""
-    row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
-    if row is None:
-        return False
-    context = context_from_row(row)
-    merged = _merge_newest_last(context.key_decisions, decisions, MAX_DECISIONS)
-    tx.execute(_UPDATE_DECISIONS, context_id=context.id, new_decisions=to_json(merged))
-    return True
 
 
 class Mentions(Protocol):
@@ -287,12 +196,6 @@ def record_compression(
             new_tokens=-1 if tokens is None else tokens,
             **values,
         )
-
-
-def _merge_newest_last(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:
-    """Merge without duplicates, in the order of the last mention."""
-    repeated = set(new)
-    return [*(each for each in existing if each not in repeated), *dict.fromkeys(new)][-limit:]
 
 
 def _merge(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:

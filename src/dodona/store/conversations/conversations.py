@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import time
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 from sqlalchemy import CTE, bindparam, case, delete, func, select, update
 
-from dodona.core.domain.conversations.conversation import Conversation, NewMessage, RunNode, Window
+from dodona.core.domain.conversations.conversation import Conversation, NewMessage, Window
 from dodona.core.domain.conversations.conversation_tree import (
     MessageLocation,
     PruneResult,
@@ -19,13 +20,10 @@ from dodona.core.domain.conversations.conversation_tree import (
 from dodona.core.errors import BadRequest
 from dodona.store.conversations.messages import add_messages, check_messages
 from dodona.store.conversations.nodes import (
-    CONVERSATION_COLUMNS,
-    NODE_COLUMNS,
     OWNED_CONVERSATION,
     find_conversation,
     find_node,
     find_parent,
-    node_from_row,
 )
 from dodona.store.conversations.tree import (
     find_by_label,
@@ -40,21 +38,13 @@ from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
 
+T = TypeVar("T")
+
 HEAD: Final[Literal["head"]] = "head"  # as a parent: the head at the time of the claim
 
 _INSERT_CONVERSATION = insert_returning_id(
     conversations,
     *("user_id", "project_id", "agent_id", "title", "created_at", "updated_at"),
-)
-_SELECT_CONVERSATIONS = statement(
-    select(*CONVERSATION_COLUMNS)
-    .where(conversations.c.user_id == bindparam("user_id"))
-    .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
-    .limit(bindparam("limit"))
-    .offset(bindparam("skip"))
-)
-_UPDATE_TITLE = statement(
-    update(conversations).where(*OWNED_CONVERSATION).values(title=bindparam("new_title"))
 )
 _DELETE_CONVERSATION = statement(delete(conversations).where(*OWNED_CONVERSATION))
 _UPDATE_HEAD = statement(
@@ -86,12 +76,6 @@ _INSERT_ENDED_RUN = insert_returning_id(
     runs,
     *("conversation_id", "user_id", "parent_id", "follows_head", "status", "origin", "tokens"),
     *("created_at", "started_at", "ended_at"),
-)
-_SELECT_NODES = statement(
-    select(*NODE_COLUMNS)
-    .where(runs.c.conversation_id == bindparam("conversation_id"), runs.c.id > bindparam("after"))
-    .order_by(runs.c.id)
-    .limit(bindparam("limit"))
 )
 _UPDATE_LABEL = statement(
     update(runs).where(runs.c.id == bindparam("run_id")).values(label=bindparam("new_label"))
@@ -151,31 +135,14 @@ class Conversations:
     async def get(self, user_id: str, conversation_id: int) -> Conversation:
         return await self._database.read(lambda tx: find_conversation(tx, user_id, conversation_id))
 
-    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Conversation]:
-        """List the user's conversations, latest first."""
-        rows = await self._database.read(
-            lambda tx: tx.fetch_all(_SELECT_CONVERSATIONS, user_id=user_id, limit=limit, skip=skip)
-        )
-        return [Conversation(*row) for row in rows]
-
-    async def rename(self, user_id: str, conversation_id: int, title: str) -> None:
-        def rename(tx: Transaction) -> None:
-            find_conversation(tx, user_id, conversation_id)
-            tx.execute(
-                _UPDATE_TITLE,
-                conversation_id=conversation_id,
-                user_id=user_id,
-                new_title=title,
-            )
-
-        await self._database.write(rename)
-
     async def delete(self, user_id: str, conversation_id: int) -> None:
         """Delete a conversation with its runs, messages, steps and facts. Token records stay."""
 
         def delete(tx: Transaction) -> None:
             find_conversation(tx, user_id, conversation_id, lock=True)
-            _reject_if_active(tx, conversation_id)
+            holder = tx.fetch_one(_SELECT_LANE_HOLDER, conversation_id=conversation_id)
+            if holder is not None:
+                raise _run_active_error(*holder)
             tx.execute(_DELETE_CONVERSATION, conversation_id=conversation_id, user_id=user_id)
 
         await self._database.write(delete)
@@ -221,8 +188,7 @@ class Conversations:
     ) -> Window:
         """Load the newest messages within a token budget, before the head or a given node."""
 
-        def load(tx: Transaction) -> Window:
-            conversation = find_conversation(tx, user_id, conversation_id)
+        def load(tx: Transaction, conversation: Conversation) -> Window:
             start = conversation.head_id if from_id is None else from_id
             if from_id is not None:
                 find_parent(tx, conversation, from_id)
@@ -234,74 +200,50 @@ class Conversations:
                 max_runs=max_runs,
             )
 
-        return await self._database.read(load)
-
-    async def nodes(
-        self, user_id: str, conversation_id: int, *, after: int = 0, limit: int = 1000
-    ) -> list[RunNode]:
-        """Return a page of the tree's nodes, in the order of creation."""
-
-        def load(tx: Transaction) -> list[RunNode]:
-            find_conversation(tx, user_id, conversation_id)
-            rows = tx.fetch_all(
-                _SELECT_NODES, conversation_id=conversation_id, after=after, limit=limit
-            )
-            return [node_from_row(row) for row in rows]
-
-        return await self._database.read(load)
+        return await self._read(user_id, conversation_id, load)
 
     async def tree_page(
         self, user_id: str, conversation_id: int, *, before: int | None, limit: int
     ) -> TreePage:
         """Return a page of nodes, newest first; `before` is the last id of the previous page."""
-
-        def load(tx: Transaction) -> TreePage:
-            conversation = find_conversation(tx, user_id, conversation_id)
-            return read_page(tx, conversation, before=before, limit=limit)
-
-        return await self._database.read(load)
+        read = partial(read_page, before=before, limit=limit)
+        return await self._read(user_id, conversation_id, read)
 
     async def tree_path(
         self, user_id: str, conversation_id: int, *, before: int | None, limit: int
     ) -> TreePage:
         """Return a page of the path from the head to the root, with the branches off it."""
-
-        def load(tx: Transaction) -> TreePage:
-            conversation = find_conversation(tx, user_id, conversation_id)
-            return read_path(tx, conversation, before=before, limit=limit)
-
-        return await self._database.read(load)
+        read = partial(read_path, before=before, limit=limit)
+        return await self._read(user_id, conversation_id, read)
 
     async def tree_links(
         self, user_id: str, conversation_id: int, *, after: int, limit: int
     ) -> TreeLinks:
         """Return the shape of the tree, by ascending ids."""
-
-        def load(tx: Transaction) -> TreeLinks:
-            conversation = find_conversation(tx, user_id, conversation_id)
-            return read_links(tx, conversation, after=after, limit=limit)
-
-        return await self._database.read(load)
+        return await self._read(
+            user_id, conversation_id, partial(read_links, after=after, limit=limit)
+        )
 
     async def tree_nodes(
         self, user_id: str, conversation_id: int, ids: Sequence[int]
     ) -> Sequence[TreeNode]:
         """Return those of the given nodes that exist, in the same order."""
-
-        def load(tx: Transaction) -> Sequence[TreeNode]:
-            conversation = find_conversation(tx, user_id, conversation_id)
-            return tuple(read_nodes(tx, conversation, ids))
-
-        return await self._database.read(load)
+        return await self._read(
+            user_id, conversation_id, lambda tx, found: tuple(read_nodes(tx, found, ids))
+        )
 
     async def find_by_label(self, user_id: str, conversation_id: int, label: str) -> int | None:
         """Return the node with a label, if any."""
+        return await self._read(
+            user_id, conversation_id, lambda tx, found: find_by_label(tx, found.id, label)
+        )
 
-        def find(tx: Transaction) -> int | None:
-            find_conversation(tx, user_id, conversation_id)
-            return find_by_label(tx, conversation_id, label)
-
-        return await self._database.read(find)
+    async def _read(
+        self, user_id: str, conversation_id: int, read: Callable[[Transaction, Conversation], T]
+    ) -> T:
+        return await self._database.read(
+            lambda tx: read(tx, find_conversation(tx, user_id, conversation_id))
+        )
 
     async def locate_message(self, user_id: str, message_id: int) -> MessageLocation:
         return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
@@ -443,11 +385,6 @@ def insert_ended_run(
     )
     add_messages(tx, messages, conversation_id=conversation.id, run_id=run_id, first=0, now=now)
     return run_id
-
-
-def _reject_if_active(tx: Transaction, conversation_id: int) -> None:
-    if (holder := tx.fetch_one(_SELECT_LANE_HOLDER, conversation_id=conversation_id)) is not None:
-        raise _run_active_error(*holder)
 
 
 def _run_active_error(run_id: int, status: str) -> BadRequest:

@@ -5,19 +5,26 @@ Sessions are never deleted. After it is cleared, a session continues in a new co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import time
 
 from sqlalchemy import bindparam, select, update
 
+from dodona.core.domain.conversations.conversation import NewMessage
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound
-from dodona.store.conversations.conversations import insert_conversation
-from dodona.store.conversations.nodes import find_conversation
+from dodona.store.conversations.conversations import (
+    insert_conversation,
+    insert_ended_run,
+    move_head,
+)
+from dodona.store.conversations.messages import check_messages
+from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.db.database import Database, Row, StoreOperation, Transaction
-from dodona.store.db.statements import statement, upsert
+from dodona.store.db.statements import insert_if_absent, statement
 from dodona.store.projects.projects import find_project
-from dodona.store.schema import sessions
+from dodona.store.schema import IS_OPEN, conversations, runs, sessions
 
 _COLUMNS = (
     *(sessions.c.key, sessions.c.user_id, sessions.c.agent_id, sessions.c.conversation_id),
@@ -36,13 +43,9 @@ _SELECT_SESSIONS = statement(
     .limit(bindparam("limit"))
     .offset(bindparam("skip"))
 )
-_INSERT_FIELDS = ("key", "user_id", "agent_id", "created_at", "updated_at")
-_INSERT_SESSION = upsert(
-    sessions,
-    lambda add: (
-        # On a conflict with another user's session, the caller finds none of its own.
-        add.values({name: bindparam(name) for name in _INSERT_FIELDS}).on_conflict_do_nothing()
-    ),
+# If another user has a session with this key, the caller finds none of its own.
+_INSERT_SESSION = insert_if_absent(
+    sessions, "key", "user_id", "agent_id", "created_at", "updated_at"
 )
 _UPDATE_CONVERSATION = statement(
     update(sessions)
@@ -82,14 +85,6 @@ class Sessions:
         )
         return [Session(*row) for row in rows]
 
-    async def open(
-        self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
-    ) -> Session:
-        """Return the session for a message, creating it and its conversation if needed."""
-        return await self._database.write(
-            lambda tx: open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
-        )
-
     async def clear(self, user_id: str, key: str) -> Session:
         """Start a new conversation in the same project. The old one and the counts stay."""
 
@@ -108,14 +103,13 @@ class Sessions:
     def add_counts(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
     ) -> StoreOperation[bool]:
-        """Return an operation that adds the counts of a run; see `add_session_usage`."""
-        return lambda tx: add_session_usage(
-            tx,
-            user_id,
-            key,
-            messages=messages,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
+        """Return an operation that adds the counts of a run.
+
+        It returns False if the user has no such session.
+        """
+        values = {"messages": messages, "more_input": input_tokens, "more_output": output_tokens}
+        return lambda tx: bool(
+            tx.execute(_ADD_USAGE, **_key_values(user_id, key), **values, now=time())
         )
 
 
@@ -146,27 +140,6 @@ def open_session(
     )
 
 
-def add_session_usage(
-    tx: Transaction,
-    user_id: str,
-    key: str,
-    *,
-    messages: int,
-    input_tokens: int,
-    output_tokens: int,
-) -> bool:
-    """Add the counts of a run to its session; return False if the user has no such session."""
-    count = tx.execute(
-        _ADD_USAGE,
-        **_key_values(user_id, key),
-        messages=messages,
-        more_input=input_tokens,
-        more_output=output_tokens,
-        now=time(),
-    )
-    return count == 1
-
-
 def _start_conversation(tx: Transaction, session: Session, project_id: str) -> Session:
     user_id, key = session.user_id, session.key
     conversation_id = insert_conversation(
@@ -193,3 +166,106 @@ def _require_session(row: Row | None, key: str) -> Session:
     if row is None:
         raise NotFound(f"there is no session {key!r:.80}.")
     return Session(*row)
+
+
+# -- clients that send their history --------------------------------------------------------------
+
+_UPDATE_DIGEST = statement(
+    update(runs).where(runs.c.id == bindparam("run_id")).values(said_digest=bindparam("digest"))
+)
+_SELECT_BY_DIGEST = statement(
+    select(runs.c.id, runs.c.conversation_id, sessions.c.key)
+    .join(conversations, conversations.c.head_id == runs.c.id)
+    .join(sessions, sessions.c.conversation_id == runs.c.conversation_id)
+    .where(
+        runs.c.user_id == bindparam("its_user"),
+        runs.c.said_digest == bindparam("digest"),
+        sessions.c.user_id == bindparam("its_user"),
+    )
+    .order_by(runs.c.id.desc())
+    .limit(1)
+)
+_SELECT_OPEN_RUN = statement(
+    select(runs.c.id)
+    .where(runs.c.conversation_id == bindparam("conversation_id"), IS_OPEN)
+    .limit(1)
+)
+_CLEAR_DIGEST = statement(
+    update(runs)
+    .where(runs.c.id == bindparam("run_id"), runs.c.said_digest == bindparam("digest"))
+    .values(said_digest=None)
+)
+
+
+class ClientHistories:
+    """Sessions of clients that send their whole history with each request.
+
+    A session is found by a digest of its messages, or imported with its history.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def import_session(
+        self,
+        user_id: str,
+        key: str,
+        *,
+        agent_id: str,
+        project_id: str,
+        exchanges: Sequence[Sequence[NewMessage]],
+    ) -> Session:
+        """Create a session whose conversation contains these exchanges, atomically."""
+        for exchange in exchanges:
+            check_messages(exchange)
+
+        def create(tx: Transaction) -> Session:
+            session = open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
+            assert session.conversation_id is not None
+            conversation = find_conversation(tx, user_id, session.conversation_id, lock=True)
+            if (
+                conversation.head_id is not None
+                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=conversation.id) is not None
+            ):
+                raise BadRequest(f"the session {key!r:.80} has already started.")
+            last_id: int | None = None
+            for exchange in exchanges:
+                last_id = insert_ended_run(
+                    tx, conversation, exchange, parent_id=last_id, origin="user"
+                )
+            if last_id is not None:
+                move_head(tx, conversation.id, expected=None, to=last_id)
+            return session
+
+        return await self._database.write(create)
+
+    async def save_digest(self, user_id: str, run_id: int, digest: str) -> None:
+        """Store the digest of all messages up to the end of a run, to find its conversation."""
+
+        def save(tx: Transaction) -> None:
+            find_node(tx, user_id, run_id)
+            tx.execute(_UPDATE_DIGEST, run_id=run_id, digest=digest)
+
+        await self._database.write(save)
+
+    async def claim_session(self, user_id: str, digest: str) -> str | None:
+        """Claim the session whose history has this digest, and return its key.
+
+        Only one caller gets it: the digest is removed.
+        """
+
+        def claim(tx: Transaction) -> str | None:
+            row = tx.fetch_one(_SELECT_BY_DIGEST, its_user=user_id, digest=digest)
+            if row is None:
+                return None
+            run_id, conversation_id, key = row
+            # Locked, so that the conversation cannot change before the next question.
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            if (
+                conversation.head_id != run_id
+                or tx.fetch_one(_SELECT_OPEN_RUN, conversation_id=conversation.id) is not None
+            ):
+                return None
+            return key if tx.execute(_CLEAR_DIGEST, run_id=run_id, digest=digest) == 1 else None
+
+        return await self._database.write(claim)

@@ -11,16 +11,11 @@ from dodona.core.errors import BadRequest
 from dodona.store.conversations.contexts import record_compression
 from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.db.database import Database, Transaction
-from dodona.store.db.statements import statement, upsert
+from dodona.store.db.statements import insert_if_absent, statement
 from dodona.store.schema import conversations, messages, summaries
 
 _INSERT_FIELDS = ("run_id", "content", "token_count", "model", "created_at")
-_INSERT_SUMMARY = upsert(
-    summaries,
-    lambda add: add.values(
-        {name: bindparam(name) for name in _INSERT_FIELDS}
-    ).on_conflict_do_nothing(),
-)
+_INSERT_SUMMARY = insert_if_absent(summaries, *_INSERT_FIELDS)
 _UPDATE_CONVERSATION_TIME = statement(
     update(conversations)
     .where(conversations.c.id == bindparam("conversation_id"))

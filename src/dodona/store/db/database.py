@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dodona.concurrency.workers import OnOrphaned
@@ -95,3 +96,36 @@ def log_orphaned(_: Any, error: BaseException | None) -> None:
     """Log the failure of a write whose caller no longer waits."""
     if error is not None:
         _log.error("a write whose caller was cancelled has failed: %s", error)
+
+
+class TimedDatabase:
+    """Reports the time from each write request to its commit, in the event loop of the caller."""
+
+    def __init__(self, database: Database, observe: Callable[[float], None]) -> None:
+        self._database = database
+        self._observe = observe
+        self.read = database.read
+        self.close = database.close
+
+    @property
+    def owners(self) -> Owners:
+        return self._database.owners
+
+    async def write(self, operation: StoreOperation[T], *, soft: bool = False) -> T:
+        return await self.submit(operation, soft=soft)
+
+    def submit(
+        self,
+        operation: StoreOperation[T],
+        *,
+        soft: bool = False,
+        on_orphaned: OnOrphaned = log_orphaned,
+    ) -> asyncio.Future[T]:
+        started = perf_counter()
+        future = self._database.submit(operation, soft=soft, on_orphaned=on_orphaned)
+        future.add_done_callback(lambda done: self._observe_done(done, started))
+        return future
+
+    def _observe_done(self, done: asyncio.Future[T], started: float) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._observe(perf_counter() - started)

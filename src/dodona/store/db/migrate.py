@@ -7,19 +7,29 @@ from typing import Any, Final
 
 from dodona.core.errors import StoreError
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")  # oldest first
+REVISIONS: Final = ("1001",)  # oldest first
 NEWEST_REVISION: Final = REVISIONS[-1]
+# Of development versions. Their six migrations were replaced by one before the first release.
+RETIRED_REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")
+SCRIPT_LOCATION: Final = "dodona.store:migrations"
 VERSION_TABLE: Final = "dodona_version"
 
 _alembic_lock = threading.Lock()  # its context is global: one migration at a time per process
 
 
-def reject_newer(revision: str, location: str) -> None:
-    """Raise StoreError if a newer version of Dodona has migrated the store."""
+def check_revision(revision: str, name: str) -> None:
+    """Raise StoreError unless this version supports the schema of a store or backup."""
+    if revision in RETIRED_REVISIONS:
+        raise StoreError(
+            f"{name} was written by a development version of Dodona (its schema is {revision}), "
+            "and this version cannot migrate it.",
+            hint="Nothing was changed. Read it with the version that wrote it. To start with a new "
+            "store, move the old one away, or set [store] url to another one.",
+        )
     if revision not in REVISIONS:
         raise StoreError(
-            f"the store {location} was written by a newer Dodona (its schema is {revision}, this "
-            f"version supports {NEWEST_REVISION}).",
+            f"{name} was written by a newer Dodona (its schema is {revision}, this version "
+            f"supports {NEWEST_REVISION}).",
             hint="Nothing was changed. Upgrade Dodona, or set [store] url to another store.",
         )
 
@@ -39,7 +49,7 @@ def upgrade(connection: Any, *, dialect: str, to: str = "head") -> None:
     for name in ("do_begin", "do_commit", "do_rollback", "do_close"):
         setattr(engine.dialect, name, _do_nothing)
     config = Config()
-    config.set_main_option("script_location", "dodona.store:migrations")
+    config.set_main_option("script_location", SCRIPT_LOCATION)
     try:
         with _alembic_lock, engine.connect() as shared:
             config.attributes["connection"] = shared

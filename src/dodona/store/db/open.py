@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
-import psycopg
-
 from dodona.core.errors import StoreError
 from dodona.store.db import postgres, sqlite
 from dodona.store.db.database import Database
 from dodona.store.db.location import StoreLocation
-from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, reject_newer, upgrade
+from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, check_revision, upgrade
 
 Durability: TypeAlias = Literal["full", "normal"]
 
@@ -41,10 +38,10 @@ class StoreState:
 
 
 def inspect(location: StoreLocation) -> StoreState:
-    """Inspect a store without changing it; raise if it is damaged, foreign or newer."""
+    """Inspect a store without changing it; raise if it is damaged, foreign, newer or retired."""
     state = _inspect_postgres(location) if location.path is None else _inspect_file(location.path)
     if state.revision:
-        reject_newer(state.revision, str(location))
+        check_revision(state.revision, f"the store {location}")
     return state
 
 
@@ -68,16 +65,8 @@ def _open(location: StoreLocation, durability: Durability) -> Database:
     migrate(location)
     if location.path is None:
         return postgres.PostgresDatabase(location, durability=durability)
-    with _sqlite_errors(location.path):
+    with sqlite.store_errors(location.path):
         return sqlite.SqliteDatabase(location.path, durability=durability)
-
-
-@contextmanager
-def _sqlite_errors(path: Path) -> Generator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise sqlite.to_store_error(error, path) from error
 
 
 def _inspect_file(path: Path) -> StoreState:
@@ -95,7 +84,7 @@ def _inspect_file(path: Path) -> StoreState:
         raise StoreError(f"the store {path} is a folder.", hint="Specify a file in it.")
     if size == 0:
         return StoreState(location, exists=False)
-    with _sqlite_errors(path):
+    with sqlite.store_errors(path):
         revision = sqlite.retry_while_busy(lambda: _read_revision(path))
         return StoreState(location, True, revision, size)
 
@@ -147,7 +136,7 @@ def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
 
 def _migrate_file(path: Path) -> None:
     sqlite.create_file(path)
-    with _sqlite_errors(path):
+    with sqlite.store_errors(path):
         sqlite.retry_while_busy(lambda: _migrate_at(path))
 
 
@@ -179,28 +168,22 @@ def _connect_to_migrate(path: Path) -> sqlite3.Connection:
 
 
 def _inspect_postgres(location: StoreLocation) -> StoreState:
-    with closing(postgres.connect(location, durability="full")) as connection:
-        return StoreState(location, True, _postgres_revision(connection, location))
+    with postgres.connected(location) as connection:
+        return StoreState(location, True, _postgres_revision(connection))
 
 
-def _postgres_revision(connection: postgres.Connection, location: StoreLocation) -> str:
-    try:
-        table = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
-        if table is None or table[0] is None:
-            return ""
-        row = connection.execute(_SELECT_REVISION).fetchone()
-    except psycopg.Error as error:
-        raise postgres.to_store_error(error, location) from error
+def _postgres_revision(connection: postgres.Connection) -> str:
+    table = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
+    if table is None or table[0] is None:
+        return ""
+    row = connection.execute(_SELECT_REVISION).fetchone()
     return row[0] if row else ""
 
 
 def _migrate_postgres(location: StoreLocation) -> None:
-    with closing(postgres.connect(location, durability="full")) as connection:
-        try:
-            connection.autocommit = False
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
-            if _postgres_revision(connection, location) != NEWEST_REVISION:
-                upgrade(connection, dialect="postgresql")
-            connection.commit()
-        except psycopg.Error as error:
-            raise postgres.to_store_error(error, location) from error
+    with postgres.connected(location) as connection:
+        connection.autocommit = False
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
+        if _postgres_revision(connection) != NEWEST_REVISION:
+            upgrade(connection, dialect="postgresql")
+        connection.commit()

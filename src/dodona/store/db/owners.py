@@ -52,7 +52,7 @@ class FileOwners:
         return self._current
 
     def is_alive(self, owner: str, tx: Transaction) -> bool:
-        return owner == self._current or self._is_locked(self._folder / owner)
+        return owner == self._current or is_locked(self._folder / owner, remove_unlocked=True)
 
     def describe_others(self) -> list[str]:
         """Describe the other processes that have this store open."""
@@ -60,7 +60,11 @@ class FileOwners:
             names = [file.name for file in self._folder.iterdir() if file.name != self._current]
         except OSError:
             return []
-        return [describe_owner(name) for name in names if self._is_locked(self._folder / name)]
+        return [
+            describe_owner(name)
+            for name in names
+            if is_locked(self._folder / name, remove_unlocked=True)
+        ]
 
     def close(self) -> None:
         with suppress(OSError):
@@ -98,37 +102,23 @@ class FileOwners:
         os.close(descriptor)
         return None
 
-    @staticmethod
-    def _is_locked(file: Path) -> bool:
-        try:
-            descriptor = os.open(file, os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            # Shared, so that two checking processes do not take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            # No process holds it or ever will, because names are not reused.
-            with suppress(OSError):
-                file.unlink()
-            return False
-        finally:
-            os.close(descriptor)
 
-
-def is_locked(file: Path) -> bool:
-    """Whether the process of a `FileOwners` file is alive. Changes nothing."""
+def is_locked(file: Path, *, remove_unlocked: bool = False) -> bool:
+    """Whether the process of a `FileOwners` file is alive; a dead one's file can be removed."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
         return False
     try:
+        # Shared, so that two checking processes do not take each other for the owner.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     else:
+        # No process holds it or ever will, because names are not reused.
+        if remove_unlocked:
+            with suppress(OSError):
+                file.unlink()
         return False
     finally:
         os.close(descriptor)

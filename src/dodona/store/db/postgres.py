@@ -10,7 +10,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -239,6 +240,16 @@ def connect(location: StoreLocation, *, durability: str) -> Connection:
     except psycopg.Error as error:
         raise to_store_error(error, location) from error
     return connection
+
+
+@contextmanager
+def connected(location: StoreLocation) -> Generator[Connection]:
+    """Yield a connection for maintenance, then close it; its errors become StoreErrors."""
+    with closing(connect(location, durability="full")) as connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise to_store_error(error, location) from error
 
 
 def to_store_error(error: psycopg.Error, location: StoreLocation) -> StoreError:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -185,6 +186,15 @@ def create_file(path: Path) -> None:
             f"cannot create the store {path}: {error.strerror}.",
             hint="Choose another location with [store] url, or DODONA_STORE__URL.",
         ) from error
+
+
+@contextmanager
+def store_errors(path: Path) -> Generator[None]:
+    """Translate the errors of a SQLite file into StoreErrors."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise to_store_error(error, path) from error
 
 
 def to_store_error(

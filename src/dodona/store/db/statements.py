@@ -121,6 +121,14 @@ def _insert(table: Table, names: Sequence[str]) -> GenericInsert:
     return insert(table).values({name: bindparam(name) for name in names})
 
 
+def insert_if_absent(table: Table, *names: str) -> Statement:
+    """Build an INSERT of one row that does nothing if it violates a unique constraint."""
+    return upsert(
+        table,
+        lambda add: add.values({name: bindparam(name) for name in names}).on_conflict_do_nothing(),
+    )
+
+
 def insert_or_replace(table: Table, *names: str) -> Statement:
     """Build an INSERT of one row, or an UPDATE of the row with the same primary key."""
     keys = [column.name for column in table.primary_key]

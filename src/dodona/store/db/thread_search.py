@@ -1,4 +1,4 @@
-"""Full-text search in thread entries: the index of each database, and its queries.
+"""Full-text search in thread entries: the queries of each database. Migrations create the indexes.
 
 SQLite has an FTS5 table, updated by triggers; PostgreSQL has a generated column. Both stem English
 words and leave others unchanged. PostgreSQL drops English stop words, because its ranking ignores
@@ -33,40 +33,8 @@ def _build_folding() -> tuple[str, str]:
     return signs + "".join(plain) + marks, " " * len(signs) + "".join(plain.values())
 
 
-_FOLD_FROM, _FOLD_TO = _build_folding()
-_FOLD_TABLE = str.maketrans(_FOLD_FROM[: len(_FOLD_TO)], _FOLD_TO, _FOLD_FROM[len(_FOLD_TO) :])
-
-_SQLITE_DDL: Final = (
-    "CREATE VIRTUAL TABLE thread_words USING fts5(title, content, content='thread_entries', "
-    "content_rowid='id', tokenize='porter unicode61 remove_diacritics 2')",
-    "CREATE TRIGGER thread_entries_added AFTER INSERT ON thread_entries BEGIN "
-    "INSERT INTO thread_words (rowid, title, content) VALUES (new.id, new.title, new.content); END",
-    "CREATE TRIGGER thread_entries_gone AFTER DELETE ON thread_entries BEGIN "
-    "INSERT INTO thread_words (thread_words, rowid, title, content) "
-    "VALUES ('delete', old.id, old.title, old.content); END",
-    # Deleting a thread cascades to its entries: by then the thread's row no longer exists.
-    "CREATE TRIGGER thread_entries_stay BEFORE DELETE ON thread_entries "
-    "WHEN EXISTS (SELECT 1 FROM threads WHERE id = old.thread_id) "
-    "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
-    "CREATE TRIGGER thread_entries_same BEFORE UPDATE ON thread_entries "
-    "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
-)
-_POSTGRES_DDL: Final = (
-    "ALTER TABLE thread_entries ADD COLUMN words tsvector GENERATED ALWAYS AS ("
-    "setweight(to_tsvector('pg_catalog.english', "
-    f"translate(title, '{_FOLD_FROM}', '{_FOLD_TO}')), 'A') || "
-    f"to_tsvector('pg_catalog.english', translate(content, '{_FOLD_FROM}', '{_FOLD_TO}'))) STORED",
-    # Without fastupdate: every search would scan the list of pending entries.
-    "CREATE INDEX ix_thread_entries_words ON thread_entries USING gin (words) "
-    "WITH (fastupdate = off)",
-    "CREATE FUNCTION dodona_keep_thread_entries() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-    "IF TG_OP = 'UPDATE' OR EXISTS (SELECT 1 FROM threads WHERE id = OLD.thread_id) THEN "
-    "RAISE EXCEPTION 'entries of threads are only added' "
-    "USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN OLD; END $$",
-    "CREATE TRIGGER thread_entries_stay BEFORE UPDATE OR DELETE ON thread_entries "
-    "FOR EACH ROW EXECUTE FUNCTION dodona_keep_thread_entries()",
-)
-SEARCH_DDL: Final = {"sqlite": _SQLITE_DDL, "postgresql": _POSTGRES_DDL}
+FOLD_FROM, FOLD_TO = _build_folding()
+_FOLD_TABLE = str.maketrans(FOLD_FROM[: len(FOLD_TO)], FOLD_TO, FOLD_FROM[len(FOLD_TO) :])
 
 # Titles have few words and are repeated in every entry, so they count half. The subquery returns
 # only ids and scores, so that contents are read for the best matches only.

@@ -1,1 +1,1 @@
-"""Notices, approvals and the state of rule packs."""
+"""Notices and approvals."""

@@ -11,9 +11,16 @@ from dodona.core.domain.approvals import Approval, Decision, NewApproval
 from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.excerpts import excerpt, shorten
-from dodona.store.db.statements import statement, upsert
-from dodona.store.db.text import Redact, check_length, check_name, from_json, to_json
+from dodona.store.db.statements import insert_if_absent, statement
+from dodona.store.db.text import (
+    Redact,
+    check_length,
+    check_name,
+    excerpt,
+    from_json,
+    shorten,
+    to_json,
+)
 from dodona.store.schema import IS_OPEN, IS_UNDECIDED, approvals, runs
 
 MAX_ARGUMENTS_CHARS: Final = 16_000  # shown to the person who decides; the run has all of them
@@ -30,15 +37,10 @@ _BY_CALL = (
     approvals.c.call_id == bindparam("its_call"),
     approvals.c.user_id == bindparam("its_user"),
 )
-_INSERT_FIELDS = (
+_INSERT_APPROVAL = insert_if_absent(
+    approvals,
     *("run_id", "call_id", "user_id", "tool", "arguments_json", "reason"),
     *("asked_at", "expires_at"),
-)
-_INSERT_APPROVAL = upsert(
-    approvals,
-    lambda add: add.values(
-        {name: bindparam(name) for name in _INSERT_FIELDS}
-    ).on_conflict_do_nothing(),
 )
 _SELECT_APPROVAL = statement(select(*_COLUMNS).where(*_BY_CALL))
 # Locks the run: it cannot end during the decision.

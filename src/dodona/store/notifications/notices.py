@@ -51,9 +51,6 @@ _SELECT_NOTICE_BY_KEY = statement(
 _COUNT_PENDING = statement(
     select(func.count()).select_from(notices).where(*_IN_USER_PROJECT, IS_UNDELIVERED)
 )
-_SELECT_PENDING = statement(
-    select(*_COLUMNS).where(*_IN_USER_PROJECT, IS_UNDELIVERED).order_by(notices.c.id)
-)
 _SELECT_DUE_SOON = statement(
     select(*_COLUMNS)
     .where(
@@ -97,13 +94,6 @@ class NoticeLog:
             "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
         )
         return await self._database.write(lambda tx: _put(tx, notice, event_json))
-
-    async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
-        """Return the undelivered notices, oldest first."""
-        rows = await self._database.read(
-            lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id, its_project=project_id)
-        )
-        return [_notice_from_row(row) for row in rows]
 
     async def list(
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int

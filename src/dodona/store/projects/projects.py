@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, select, update
 from dodona.core.domain.projects import DEFAULT_PROJECT, Project
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.statements import statement, upsert
+from dodona.store.db.statements import insert_if_absent, statement
 from dodona.store.db.text import from_json, to_json
 from dodona.store.schema import projects
 
@@ -33,10 +33,7 @@ _LOCK_PROJECT = statement(_SELECT.where(*_BY_USER_AND_ID).with_for_update())
 _SELECT_PROJECTS = statement(
     _SELECT.where(_BY_USER_AND_ID[0]).order_by(projects.c.created_at, projects.c.id)
 )
-_INSERT_PROJECT = upsert(
-    projects,
-    lambda add: add.values({name: bindparam(name) for name in _COLUMNS}).on_conflict_do_nothing(),
-)
+_INSERT_PROJECT = insert_if_absent(projects, *_COLUMNS)
 _UPDATE_PROJECT = statement(
     update(projects)
     .where(*_BY_USER_AND_ID)

@@ -24,7 +24,13 @@ from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.store.db import thread_search
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.statements import SQLITE, Statement, insert_returning_id, statement, upsert
+from dodona.store.db.statements import (
+    SQLITE,
+    Statement,
+    insert_if_absent,
+    insert_returning_id,
+    statement,
+)
 from dodona.store.db.text import Redact
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import thread_entries as entries
@@ -71,17 +77,8 @@ _LOCK_THREAD_BY_TITLE = statement(
     .where(*_IN_USER_PROJECT, threads.c.title_key == bindparam("title_key"))
     .with_for_update()
 )
-_INSERT_THREAD = upsert(
-    threads,
-    lambda add: add.values(
-        {
-            name: bindparam(name)
-            for name in (
-                *("user_id", "project_id", "title", "title_key"),
-                *("created_at", "updated_at"),
-            )
-        }
-    ).on_conflict_do_nothing(),
+_INSERT_THREAD = insert_if_absent(
+    threads, "user_id", "project_id", "title", "title_key", "created_at", "updated_at"
 )
 _UPDATE_THREAD_TIME = statement(
     update(threads)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dodona.core.errors import DodonaError, StoreError, TreeError
+from dodona.core.errors import DodonaError, TreeError
 from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
 from dodona.core.ports.journal import Journal, KeyValueStore
 from dodona.trees.language.schema import copy_if_mutable, values_equal
@@ -332,7 +332,7 @@ class Run:
             try:
                 self.board.update({k: v for k, v in stored.items() if k not in self._provided_keys})
             except TreeError as error:
-                raise StoreError(
+                raise TreeError(
                     f"a stored global key does not fit tree {self.tree.name}: {error.message}",
                     hint="Change the schema, or the stored value.",
                 ) from error

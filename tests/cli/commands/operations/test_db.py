@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
-from dodona.store.db.migrate import NEWEST_REVISION
+from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE
 from tests.cli.running import dodona
 
 
@@ -66,6 +67,42 @@ def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
             "but its reservations sum to 7 tokens"
         ],
     }
+
+
+def test_a_store_of_a_development_version(tmp_path: Path) -> None:
+    """Every command says the same about it, with what to do; not a byte of it changes."""
+    file = tmp_path / "a.db"
+    dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"UPDATE {VERSION_TABLE} SET version_num = '0006'")  # noqa: S608
+        db.commit()
+    before = file.read_bytes()
+    message = (
+        f"the store {file} was written by a development version of Dodona (its schema is 0006), "
+        "and this version cannot migrate it."
+    )
+    hint = (
+        "Nothing was changed. Read it with the version that wrote it. To start with a new store, "
+        "move the old one away, or set [store] url to another one."
+    )
+    env = {"DODONA_STORE__URL": "a.db", "DODONA_AGENT__PROVIDER": "extractive"}
+    for words in (
+        ("db", "migrate"),
+        ("db", "check"),
+        ("backup", "create", "backup"),
+        ("usage",),
+        ("ask", "Why?"),
+    ):
+        done = dodona(tmp_path, *words, **env)
+        assert (done.returncode, done.stdout, done.stderr) == (4, "", f"{message} {hint}\n"), words
+    status = json.loads(dodona(tmp_path, "status", "--json", **env).stdout)
+    assert status["store"]["error"]["message"] == message
+    report = json.loads(dodona(tmp_path, "doctor", "--json", **env).stdout)
+    (found,) = [each for each in report["findings"] if each["name"] == "store"]
+    assert (found["state"], found["message"]) == ("wrong", message)
+    assert hint in found.values()
+    assert file.read_bytes() == before
+    assert not (tmp_path / "backup").exists()
 
 
 BROKEN = """

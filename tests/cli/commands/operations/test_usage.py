@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dodona.cli.commands.operations.usage import MAX_BAR_WIDTH, draw_bar
-from dodona.core.ports.model import Usage
 from dodona.store import Store, TokenRecord
 from tests.cli.running import dodona
+from tests.stored import add_record
 
 CONFIG = """# what this machine may spend
 [budgets]
@@ -35,7 +35,7 @@ async def spend(file: Path) -> None:
                     session_key=f"oracle:web:{user}:main",
                     timestamp=at,
                 )
-                await store.records.add(entry, Usage())
+                await add_record(store, entry)
 
 
 @pytest.fixture

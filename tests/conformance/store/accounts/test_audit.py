@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from dodona.core.domain.audit import AuditEntry
 from dodona.store import Store
-from dodona.store.accounts.sampling import (
+from dodona.store.accounts.audit import (
     MAX_ALIKE,
     MAX_SOURCES,
     MAX_TOTAL,

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ from psycopg.sql import SQL, Identifier
 
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.errors import BadRequest, DodonaError, NotFound, StoreError
-from dodona.store import Store, migrate, parse_location
+from dodona.store import Store, inspect, migrate, parse_location
 from dodona.store.backup import backup
-from dodona.store.backup.manifest import Manifest
-from dodona.store.db import postgres, sqlite
+from dodona.store.backup.manifest import MANIFEST_FILE, Manifest
 from dodona.store.db.location import StoreLocation
-from dodona.store.db.migrate import NEWEST_REVISION, REVISIONS, upgrade
+from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.integrity import check
 from dodona.store.schema import messages, thread_entries
+from tests.conformance.store.later import add_migration
 from tests.conformance.store.saying import answer, rows_of, said
 
 PUSHING = NewEntry(
@@ -286,29 +287,49 @@ def test_a_store_that_is_damaged_can_be_replaced(migrated_file: Path, tmp_path: 
     assert migrate(location).revision == NEWEST_REVISION
 
 
-async def test_an_older_schema_is_restored_and_then_migrated(url: str, tmp_path: Path) -> None:
+async def test_an_older_schema_is_restored_and_then_migrated(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A backup of an older Dodona is of use to this one."""
     location, folder = parse_location(url), tmp_path / "backup"
-    await asyncio.to_thread(make_old, location)
+    async with opened(url) as store:
+        await fill(store)
     made = await make(location, folder)
-    assert made.schema == REVISIONS[0]
+    add_migration(tmp_path, monkeypatch)
+    await asyncio.to_thread(migrate, location)
     await put_back(folder, location, force=True)
+    assert (made.schema, (await asyncio.to_thread(inspect, location)).revision) == ("1001", "1001")
     async with opened(url) as store:
         assert (await store.conversations.get("ada", 1)).user_id == "ada"
+    assert (await asyncio.to_thread(inspect, location)).revision == "1002"
 
 
-def make_old(location: StoreLocation) -> None:
-    insert = "INSERT INTO conversations (user_id, created_at, updated_at) VALUES ('ada', 0, 0)"
-    if location.path is None:
-        with closing(postgres.connect(location, durability="full")) as connection:
-            connection.autocommit = False
-            upgrade(connection, dialect="postgresql", to=REVISIONS[0])
-            connection.execute(insert)
-            connection.commit()
-    else:
-        with closing(sqlite3.connect(location.path, isolation_level=None)) as db:
-            db.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
-            db.execute("BEGIN")
-            upgrade(db, dialect="sqlite", to=REVISIONS[0])
-            db.execute(insert)
-            db.execute("COMMIT")
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("0006", "was written by a development version of Dodona (its schema is 0006), and this "
+         "version cannot migrate it."),
+        ("9999", "was written by a newer Dodona (its schema is 9999, this version supports "
+         f"{NEWEST_REVISION})."),
+    ],
+)  # fmt: skip
+async def test_a_backup_of_another_version_is_not_restored(
+    store: Store, url: str, tmp_path: Path, schema: str, words: str
+) -> None:
+    """The error says so, and not that it is damaged; the store stays as it is."""
+    location, folder = parse_location(url), tmp_path / "backup"
+    talk_id = await fill(store)
+    made = await make(location, folder)
+
+    def mark() -> None:
+        (folder / MANIFEST_FILE).unlink()
+        replace(made, schema=schema).write(folder)
+
+    await asyncio.to_thread(mark)
+    assert await wrong(folder) == [f"the backup {folder} {words}"]
+    await store.close()
+    with pytest.raises(StoreError) as error:
+        await put_back(folder, location, force=True)
+    assert str(error.value).startswith(f"the backup {folder} {words} Nothing was changed.")
+    async with opened(url) as again:
+        assert (await again.conversations.get("ada", talk_id)).id == talk_id

@@ -11,7 +11,6 @@ import pytest
 from dodona.core.domain.budgets import BudgetLimit
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
 from dodona.core.errors import BudgetExceeded, as_json, from_json
-from dodona.core.ports.model import Usage
 from dodona.store import (
     NANOS_PER_USD,
     BudgetLine,
@@ -33,6 +32,13 @@ from tests.conformance.store.saying import (
     next_of,
     rows_of,
 )
+from tests.stored import (
+    add_record,
+    budgets_of,
+    records_of,
+    reserve_now,
+    settle_now,
+)
 
 
 def tokens(amount: int, ceiling: int = 1000, scope: str = "user:ada") -> BudgetLine:
@@ -47,17 +53,17 @@ def dollars(amount: float, ceiling: float = 10, scope: str = "user:ada") -> Budg
 
 async def state(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     """What each budget has used and holds."""
-    return {(b.scope, b.unit.value): (b.used, b.reserved) for b in await store.budgets.list_all()}
+    return {(b.scope, b.unit.value): (b.used, b.reserved) for b in await budgets_of(store)}
 
 
 async def test_a_call_holds_and_settles(store: Store) -> None:
     """First what it may use at most is put aside, then what it used is counted."""
-    hold = await store.budgets.reserve([tokens(400), dollars(2)])
+    hold = await reserve_now(store, [tokens(400), dollars(2)])
     assert await state(store) == {
         ("user:ada", "tokens"): (0, 400),
         ("user:ada", "usd"): (0, 2 * NANOS_PER_USD),
     }
-    assert await store.budgets.settle(hold, tokens=250, nanos=NANOS_PER_USD)
+    assert await settle_now(store, hold, tokens=250, nanos=NANOS_PER_USD)
     assert await state(store) == {
         ("user:ada", "tokens"): (250, 0),
         ("user:ada", "usd"): (NANOS_PER_USD, 0),
@@ -73,13 +79,13 @@ async def test_a_call_holds_and_settles(store: Store) -> None:
 async def test_a_budget_has_its_scope_period_and_unit(store: Store) -> None:
     """The period is in the key: with the next one there is nothing to reset."""
     today = BudgetLine("user:ada", "2026-11-16", BudgetUnit.TOKENS, 10, 10)
-    await store.budgets.reserve([today])
+    await reserve_now(store, [today])
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([today])
-    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-17", BudgetUnit.TOKENS, 10, 10)])
-    await store.budgets.reserve([BudgetLine("user:bob", "2026-11-16", BudgetUnit.TOKENS, 10, 10)])
-    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-16", BudgetUnit.USD, 10, 10)])
-    assert len(await store.budgets.list_all()) == 4
+        await reserve_now(store, [today])
+    await reserve_now(store, [BudgetLine("user:ada", "2026-11-17", BudgetUnit.TOKENS, 10, 10)])
+    await reserve_now(store, [BudgetLine("user:bob", "2026-11-16", BudgetUnit.TOKENS, 10, 10)])
+    await reserve_now(store, [BudgetLine("user:ada", "2026-11-16", BudgetUnit.USD, 10, 10)])
+    assert len(await budgets_of(store)) == 4
 
 
 async def test_any_number_of_reservations_at_once_stay_under_the_ceiling(
@@ -92,34 +98,30 @@ async def test_any_number_of_reservations_at_once_stay_under_the_ceiling(
         mine = (store, second)[number % 2]
         turned = lines[number % 3 :] + lines[: number % 3]
         try:
-            hold = await mine.budgets.reserve(turned if number % 4 else turned[::-1])
+            hold = await reserve_now(mine, turned if number % 4 else turned[::-1])
         except BudgetExceeded:
             return False
         if number % 5 == 0:
-            await mine.budgets.settle(hold, tokens=30, nanos=NANOS_PER_USD // 10)
+            await settle_now(mine, hold, tokens=30, nanos=NANOS_PER_USD // 10)
         return True
 
     done = await asyncio.gather(*(call(number) for number in range(64)))
     assert sum(done) == 33  # 33 × 30 ≤ 1000
     assert sum((await state(store))["user:ada", "tokens"]) == 990
-    for budget in await store.budgets.list_all():
+    for budget in await budgets_of(store):
         assert budget.used + budget.reserved <= budget.ceiling
         assert budget.used + budget.reserved in (990, 33 * NANOS_PER_USD // 10)
 
 
 async def test_settling_at_once_counts_once(store: Store, second: Store) -> None:
     """However often and by whomever; only the first is told that it did."""
-    hold = await store.budgets.reserve([tokens(100)])
+    hold = await reserve_now(store, [tokens(100)])
     found = await asyncio.gather(
-        *(
-            each.budgets.settle(hold, tokens=60, nanos=0)
-            for _ in range(8)
-            for each in (store, second)
-        )
+        *(settle_now(each, hold, tokens=60, nanos=0) for _ in range(8) for each in (store, second))
     )
     assert sorted(found) == [False] * 15 + [True]
-    assert not await store.budgets.settle(hold, tokens=60, nanos=0)
-    assert not await store.budgets.settle(Reservation(hold.id + 1), tokens=60, nanos=0)
+    assert not await settle_now(store, hold, tokens=60, nanos=0)
+    assert not await settle_now(store, Reservation(hold.id + 1), tokens=60, nanos=0)
     assert await state(store) == {("user:ada", "tokens"): (60, 0)}
 
 
@@ -168,20 +170,20 @@ async def test_what_a_refusal_says(
     store: Store, *, first: BudgetLine, settled: bool, then: BudgetLine, words: str
 ) -> None:
     """Which budget, how much was asked for, how much is used and held, and what to do."""
-    hold = await store.budgets.reserve([first])
+    hold = await reserve_now(store, [first])
     if settled:
         known = first.amount if first.unit is BudgetUnit.USD else 0
-        await store.budgets.settle(hold, tokens=first.amount, nanos=known)
+        await settle_now(store, hold, tokens=first.amount, nanos=known)
     with pytest.raises(BudgetExceeded) as refused:
-        await store.budgets.reserve([then])
+        await reserve_now(store, [then])
     assert str(refused.value) == words
 
 
 async def test_a_refusal_has_its_figures(store: Store) -> None:
     """For programs: also through JSON and back, as a run's error goes."""
-    await store.budgets.reserve([dollars(1.5, 2)])
+    await reserve_now(store, [dollars(1.5, 2)])
     with pytest.raises(BudgetExceeded) as refused:
-        await store.budgets.reserve([dollars(0.75, 2)])
+        await reserve_now(store, [dollars(0.75, 2)])
     told = as_json(refused.value)["error"]
     assert told["details"] == {
         "scope": "user:ada",
@@ -216,7 +218,7 @@ async def used(store: Store) -> Store:
         spent("ada", 10, 0.5, at="2026-11-16T00:00:00", session="a"),
         spent("bob", 1, 1.0, at="2026-11-16T23:59:59", session="b"),
     ):
-        await store.records.add(entry, Usage())
+        await add_record(store, entry)
     return store
 
 
@@ -240,22 +242,22 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
         BudgetLine(scope, period, BudgetUnit.TOKENS, 5, tokens_used + 5),
         BudgetLine(scope, period, BudgetUnit.USD, 5, 2 * NANOS_PER_USD),
     ]
-    hold = await used.budgets.reserve(lines)
-    assert {b.unit: (b.used, b.reserved) for b in await used.budgets.list_all()} == {
+    hold = await reserve_now(used, lines)
+    assert {b.unit: (b.used, b.reserved) for b in await budgets_of(used)} == {
         BudgetUnit.TOKENS: (tokens_used, 5),
         BudgetUnit.USD: (round(usd_used * NANOS_PER_USD), 5),
     }
-    await used.budgets.settle(hold, tokens=5, nanos=0)
+    await settle_now(used, hold, tokens=5, nanos=0)
     with pytest.raises(BudgetExceeded):
-        await used.budgets.reserve(lines)
+        await reserve_now(used, lines)
 
 
 async def test_who_sees_which_budgets(used: Store) -> None:
     """One's own user and sessions, and what is everybody's; who may see all sees all."""
     for name in ("a", "b"):
-        await used.budgets.reserve([BudgetLine(f"session:{name}", "-", BudgetUnit.TOKENS, 1, 1000)])
+        await reserve_now(used, [BudgetLine(f"session:{name}", "-", BudgetUnit.TOKENS, 1, 1000)])
     for user in ("ada", "bob"):
-        await used.budgets.reserve([BudgetLine(f"user:{user}", "-", BudgetUnit.TOKENS, 1, 1000)])
+        await reserve_now(used, [BudgetLine(f"user:{user}", "-", BudgetUnit.TOKENS, 1, 1000)])
 
     async def seen(kind: str, user: str | None, period: str = "-") -> list[tuple[str, int, int]]:
         limit = BudgetLimit(kind, period, BudgetUnit.TOKENS, 1000)
@@ -273,43 +275,43 @@ async def test_who_sees_which_budgets(used: Store) -> None:
 
 async def test_the_last_token_can_be_used(store: Store) -> None:
     """A ceiling is reached, not approached; and zero means nothing."""
-    await store.budgets.reserve([tokens(1000)])
+    await reserve_now(store, [tokens(1000)])
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([tokens(1)])
+        await reserve_now(store, [tokens(1)])
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([tokens(1, 0, "user:none")])
+        await reserve_now(store, [tokens(1, 0, "user:none")])
 
 
 async def test_a_refusal_holds_nothing(store: Store) -> None:
     """Also not in the budgets that would have allowed it, whatever their order."""
-    await store.budgets.reserve([tokens(5, scope="m")])
+    await reserve_now(store, [tokens(5, scope="m")])
     before = await rows_of(store, budgets)
     for scope in ("a", "z"):
         with pytest.raises(BudgetExceeded):
-            await store.budgets.reserve([tokens(10, scope=scope), tokens(10, 10, "m"), dollars(1)])
+            await reserve_now(store, [tokens(10, scope=scope), tokens(10, 10, "m"), dollars(1)])
     assert await rows_of(store, budgets) == before
     assert len(await rows_of(store, reservations)) == 1
 
 
 async def test_the_same_budget_twice_in_one_call_counts_twice(store: Store) -> None:
-    await store.budgets.reserve([tokens(40, 100), tokens(40, 100)])
+    await reserve_now(store, [tokens(40, 100), tokens(40, 100)])
     assert await state(store) == {("user:ada", "tokens"): (0, 80)}
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([tokens(15, 100), tokens(15, 100)])
+        await reserve_now(store, [tokens(15, 100), tokens(15, 100)])
 
 
 async def test_a_raised_ceiling_counts_from_now_on(store: Store) -> None:
     """What is used stays used."""
-    await store.budgets.reserve([tokens(90, 100)])
-    await store.budgets.reserve([tokens(90, 200)])
+    await reserve_now(store, [tokens(90, 100)])
+    await reserve_now(store, [tokens(90, 200)])
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([tokens(30, 200)])
+        await reserve_now(store, [tokens(30, 200)])
 
 
 async def test_an_unknown_price_counts_in_full(store: Store) -> None:
     """Tokens are known, dollars are not: all that was put aside is taken as spent, and marked."""
-    hold = await store.budgets.reserve([tokens(100), dollars(2)])
-    assert await store.budgets.settle(hold, tokens=70, nanos=None)
+    hold = await reserve_now(store, [tokens(100), dollars(2)])
+    assert await settle_now(store, hold, tokens=70, nanos=None)
     assert await state(store) == {
         ("user:ada", "tokens"): (70, 0),
         ("user:ada", "usd"): (2 * NANOS_PER_USD, 0),
@@ -320,11 +322,11 @@ async def test_an_unknown_price_counts_in_full(store: Store) -> None:
 
 async def test_a_call_may_turn_out_larger_than_its_reservation(store: Store) -> None:
     """What was used is used: the next call is refused."""
-    hold = await store.budgets.reserve([tokens(900)])
-    assert await store.budgets.settle(hold, tokens=1100, nanos=0)
+    hold = await reserve_now(store, [tokens(900)])
+    assert await settle_now(store, hold, tokens=1100, nanos=0)
     assert await state(store) == {("user:ada", "tokens"): (1100, 0)}
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([tokens(1)])
+        await reserve_now(store, [tokens(1)])
 
 
 # -- in a run --------------------------------------------------------------------------------------
@@ -382,7 +384,7 @@ async def test_a_later_attempt_settles_what_the_one_before_held(
     store.runs.release_claim(claim)
     await claimed(store, talk)
     assert (await state(store))["user:ada", "tokens"] == (100, 0)
-    assert not await store.budgets.settle(hold, tokens=1, nanos=1)
+    assert not await settle_now(store, hold, tokens=1, nanos=1)
     assert (await state(store))["user:ada", "tokens"] == (100, 0)
 
 
@@ -402,8 +404,8 @@ async def test_a_call_outside_a_run_is_settled_when_its_process_has_gone(
 ) -> None:
     """In full, by whoever opens the store next; those of the living stay held."""
     async with await Store.open(url, redact=str) as gone:
-        await gone.budgets.reserve([tokens(40)])
-        await store.budgets.reserve([tokens(2)])
+        await reserve_now(gone, [tokens(40)])
+        await reserve_now(store, [tokens(2)])
     assert await state(store) == {("user:ada", "tokens"): (0, 42)}
     async with await Store.open(url, redact=str):
         assert await state(store) == {("user:ada", "tokens"): (40, 2)}
@@ -454,5 +456,5 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     store.runs.release_claim(claim)
     again = await next_of(store, talk.id)
     assert isinstance(again, Claim)
-    (entry,) = await store.records.list_for_user("ada")
+    (entry,) = await records_of(store, "ada")
     assert (entry.output_tokens, entry.cost_estimate_usd, bool(entry.estimated)) == (50, 0.25, True)

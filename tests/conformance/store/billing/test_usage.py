@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from dodona.core.domain.usage import GroupBy, UsageQuery
-from dodona.core.ports.model import Usage
 from dodona.store import Store, TokenRecord
-from dodona.store.billing.usage import grouped_statement
+from dodona.store.billing.token_records import grouped_statement
 from dodona.store.db.statements import POSTGRES, SQLITE, Statement
+from tests.stored import add_record
 
 MIDNIGHT = datetime(2026, 11, 17, tzinfo=UTC).timestamp()
 ALWAYS = {"since": 0.0, "until": 1e12}
@@ -39,7 +39,7 @@ async def spent(store: Store) -> Store:
         call("ada", "elm", 300, at=MIDNIGHT + 5, usd=None),
         call("bob", "oak", 4000, at=MIDNIGHT + 5),
     ):
-        await store.records.add(entry, Usage())
+        await add_record(store, entry)
     return store
 
 

@@ -10,12 +10,12 @@ from dodona.agent.requests.client_history import digest_of
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import Conversation, NewMessage, RunStatus
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.ports.model import Usage
 from dodona.store import Store
 from dodona.store.db.location import parse_location
 from dodona.store.integrity import check
 from dodona.store.schema import conversations, runs, sessions
 from tests.conformance.store.saying import answer, asked, ended, rows_of, said
+from tests.stored import add_record
 
 KEY = "oracle:v1:ada:1"
 PAST = ((said("one"), *answer("on one")), (said("two"), *answer("on two")))
@@ -59,10 +59,10 @@ async def test_a_conversation_begins_with_its_past(store: Store, url: str) -> No
     talk = await begun(store)
     window = await store.conversations.load_window("ada", talk.id, budget=1000)
     assert [message.content for message in window.messages] == ["one", "on one", "two", "on two"]
-    nodes = await store.conversations.nodes("ada", talk.id)
-    assert [node.parent_id for node in nodes] == [None, nodes[0].id]
-    assert {(node.status, node.origin) for node in nodes} == {(RunStatus.SUCCEEDED, "user")}
-    assert window.head_id == nodes[-1].id
+    first, last = await rows_of(store, runs)
+    assert [first["parent_id"], last["parent_id"]] == [None, first["id"]]
+    assert {(row["status"], row["origin"]) for row in (first, last)} == {("succeeded", "user")}
+    assert window.head_id == last["id"]
     problems = await asyncio.to_thread(
         lambda: [each.problems for each in check(parse_location(url))]
     )
@@ -135,7 +135,7 @@ async def test_the_calls_of_a_run_are_on_record(store: Store) -> None:
     other = (await begun(store, "oracle:v1:ada:2")).head_id
     for run_id, tokens in ((claim.run_id, 10), (claim.run_id, 20), (other, 40), (None, 80)):
         entry = TokenRecord("ada", "oracle", "p", "m", tokens, 1, None, run_id=run_id)
-        await store.records.add(entry, Usage())
+        await add_record(store, entry)
     found = await store.records.list_for_run("ada", claim.run_id)
     assert [each.input_tokens for each in found] == [10, 20]
     with pytest.raises(NotFound):

@@ -11,108 +11,103 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.conversations.sessions import Sessions, add_session_usage
 from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
 from tests.conformance.store.saying import answer, asked, ended, rows_of
+from tests.stored import open_session
 
 KEY = "oracle:web:local:main"
 
 
-@pytest.fixture
-def sessions(store: Store) -> Sessions:
-    return Sessions(store.database)
-
-
-async def opened(sessions: Sessions, key: str = KEY, user_id: str = "ada") -> Session:
-    return await sessions.open(user_id, key, agent_id="oracle")
+async def opened(store: Store, key: str = KEY, user_id: str = "ada") -> Session:
+    return await open_session(store, user_id, key, agent_id="oracle")
 
 
 async def counted(store: Store, user_id: str, key: str, **amounts: int) -> bool:
     return await store.commit(store.sessions.add_counts(user_id, key, **amounts))
 
 
-async def test_the_first_message_makes_a_session(store: Store, sessions: Sessions) -> None:
+async def test_the_first_message_makes_a_session(store: Store) -> None:
     """With a conversation of its agent; nothing is counted yet."""
     with pytest.raises(NotFound, match="there is no session 'oracle:web:local:main'"):
-        await sessions.get("ada", KEY)
-    made = await opened(sessions)
+        await store.sessions.get("ada", KEY)
+    made = await opened(store)
     assert (made.key, made.user_id, made.agent_id) == (KEY, "ada", "oracle")
     assert (made.message_count, made.input_tokens, made.output_tokens) == (0, 0, 0)
     assert made.conversation_id is not None
     talk = await store.conversations.get("ada", made.conversation_id)
     assert (talk.agent_id, talk.project_id) == ("oracle", "default")
-    assert await opened(sessions) == await sessions.get("ada", KEY) == made
+    assert await opened(store) == await store.sessions.get("ada", KEY) == made
 
 
 async def test_first_messages_at_once_make_one_session(store: Store, second: Store) -> None:
     """And one conversation."""
-    both = [Sessions(store.database), Sessions(second.database)]
+    both = [store, second]
     found = await asyncio.gather(*(opened(both[n % 2]) for n in range(16)))
     assert len(set(found)) == 1
     assert len(await rows_of(store, conversations)) == len(await rows_of(store, table)) == 1
 
 
-async def test_a_session_belongs_to_its_owner(store: Store, sessions: Sessions) -> None:
+async def test_a_session_belongs_to_its_owner(store: Store) -> None:
     """To another it does not exist, also not to be opened, cleared or counted."""
-    made = await opened(sessions)
+    made = await opened(store)
     for attempt in (
-        opened(sessions, user_id="bob"),
-        sessions.get("bob", KEY),
-        sessions.clear("bob", KEY),
+        opened(store, user_id="bob"),
+        store.sessions.get("bob", KEY),
+        store.sessions.clear("bob", KEY),
     ):
         with pytest.raises(NotFound, match="there is no session"):
             await attempt
     assert not await counted(store, "bob", KEY, messages=1, input_tokens=1, output_tokens=1)
-    assert await sessions.list("bob") == []
-    assert await sessions.get("ada", KEY) == made
+    assert await store.sessions.list("bob") == []
+    assert await store.sessions.get("ada", KEY) == made
     assert len(await rows_of(store, conversations)) == 1
 
 
-async def test_a_session_can_be_about_a_project(store: Store, sessions: Sessions) -> None:
+async def test_a_session_can_be_about_a_project(store: Store) -> None:
     """One of the user's own."""
     projects = Projects(store.database)
     await projects.create(Project("ada", "wald"))
     await projects.create(Project("bob", "his"))
     with pytest.raises(NotFound, match="there is no project 'his'"):
-        await sessions.open("ada", KEY, agent_id="oracle", project_id="his")
-    assert await sessions.list("ada") == []
-    made = await sessions.open("ada", KEY, agent_id="oracle", project_id="wald")
-    cleared = await sessions.clear("ada", KEY)
+        await open_session(store, "ada", KEY, agent_id="oracle", project_id="his")
+    assert await store.sessions.list("ada") == []
+    made = await open_session(store, "ada", KEY, agent_id="oracle", project_id="wald")
+    cleared = await store.sessions.clear("ada", KEY)
     for session in (made, cleared):
         assert session.conversation_id is not None
         talk = await store.conversations.get("ada", session.conversation_id)
         assert talk.project_id == "wald"
 
 
-async def test_clearing_starts_a_new_conversation(store: Store, sessions: Sessions) -> None:
+async def test_clearing_starts_a_new_conversation(store: Store) -> None:
     """The old one stays, and so does what was counted."""
-    made = await opened(sessions)
+    made = await opened(store)
     await counted(store, "ada", KEY, messages=2, input_tokens=10, output_tokens=5)
-    cleared = await sessions.clear("ada", KEY)
+    cleared = await store.sessions.clear("ada", KEY)
     assert cleared.conversation_id not in (None, made.conversation_id)
     assert (cleared.message_count, cleared.created_at) == (2, made.created_at)
-    assert await opened(sessions) == cleared
+    assert await opened(store) == cleared
     assert made.conversation_id is not None
     await store.conversations.get("ada", made.conversation_id)
 
 
-async def test_a_deleted_conversation_is_replaced(store: Store, sessions: Sessions) -> None:
+async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
     """By the next message, or by clearing; the session stays."""
-    made = await opened(sessions)
+    made = await opened(store)
     assert made.conversation_id is not None
     await store.conversations.delete("ada", made.conversation_id)
-    assert (await sessions.get("ada", KEY)).conversation_id is None
-    again = await opened(sessions)
+    assert (await store.sessions.get("ada", KEY)).conversation_id is None
+    again = await opened(store)
     assert again.conversation_id is not None
     await store.conversations.delete("ada", again.conversation_id)
-    assert (await sessions.clear("ada", KEY)).conversation_id is not None
+    assert (await store.sessions.clear("ada", KEY)).conversation_id is not None
 
 
-async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> None:
+async def test_a_run_that_ends_is_counted(store: Store) -> None:
     """In the transaction that ends it."""
-    made = await opened(sessions)
+    made = await opened(store)
     assert made.conversation_id is not None
     claim = await asked(store, await store.conversations.get("ada", made.conversation_id))
     await ended(
@@ -120,13 +115,9 @@ async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> N
         claim,
         RunStatus.SUCCEEDED,
         answer(),
-        also=[
-            lambda tx: add_session_usage(
-                tx, "ada", KEY, messages=2, input_tokens=100, output_tokens=7
-            )
-        ],
+        also=[store.sessions.add_counts("ada", KEY, messages=2, input_tokens=100, output_tokens=7)],
     )
-    found = await sessions.get("ada", KEY)
+    found = await store.sessions.get("ada", KEY)
     assert found.updated_at >= made.updated_at
     assert replace(found, updated_at=made.updated_at) == replace(
         made, message_count=2, input_tokens=100, output_tokens=7
@@ -135,7 +126,7 @@ async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> N
 
 async def test_counting_at_once_loses_nothing(store: Store, second: Store) -> None:
     both = [store, second]
-    await opened(store.sessions)
+    await opened(store)
     all_of_them = await asyncio.gather(
         *(
             counted(both[n % 2], "ada", KEY, messages=2, input_tokens=n, output_tokens=1)
@@ -147,22 +138,22 @@ async def test_counting_at_once_loses_nothing(store: Store, second: Store) -> No
     assert (found.message_count, found.input_tokens, found.output_tokens) == (40, 190, 20)
 
 
-async def test_sessions_are_listed_the_latest_first(store: Store, sessions: Sessions) -> None:
+async def test_sessions_are_listed_the_latest_first(store: Store) -> None:
     """A user's own, page by page."""
     for peer in ("a", "b", "c"):
-        await opened(sessions, f"oracle:web:local:{peer}")
-    await opened(sessions, "oracle:web:local:bob", "bob")
+        await opened(store, f"oracle:web:local:{peer}")
+    await opened(store, "oracle:web:local:bob", "bob")
     await counted(store, "ada", "oracle:web:local:a", messages=1, input_tokens=0, output_tokens=0)
-    pages = [await sessions.list("ada", limit=2, skip=skip) for skip in (0, 2)]
+    pages = [await store.sessions.list("ada", limit=2, skip=skip) for skip in (0, 2)]
     assert [[each.key[-1] for each in page] for page in pages] == [["a", "c"], ["b"]]
 
 
 @pytest.mark.parametrize("key", ["", "🌳" * (MAX_KEY_LENGTH + 1)], ids=["empty", "too long"])
-async def test_a_key_has_a_length(sessions: Sessions, key: str) -> None:
+async def test_a_key_has_a_length(store: Store, key: str) -> None:
     with pytest.raises(BadRequest, match=r"a session key must have 1 to 512 characters"):
-        await opened(sessions, key)
+        await opened(store, key)
 
 
-async def test_the_longest_key_fits_into_an_index(sessions: Sessions) -> None:
-    made = await opened(sessions, "🌳" * MAX_KEY_LENGTH)
-    assert (await sessions.get("ada", "🌳" * MAX_KEY_LENGTH)) == made
+async def test_the_longest_key_fits_into_an_index(store: Store) -> None:
+    made = await opened(store, "🌳" * MAX_KEY_LENGTH)
+    assert (await store.sessions.get("ada", "🌳" * MAX_KEY_LENGTH)) == made

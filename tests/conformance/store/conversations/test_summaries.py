@@ -21,6 +21,7 @@ from dodona.store import Store, reserve
 from dodona.store.conversations.contexts import MAX_DECISIONS, MAX_MENTIONS
 from dodona.store.schema import summaries
 from tests.conformance.store.saying import rows_of
+from tests.stored import budgets_of
 
 
 async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> ClaimedRun:
@@ -263,5 +264,5 @@ async def test_a_hold_outside_any_run_has_an_owner(store: Store, second: Store) 
         )
     )
     await second.budgets.settle_orphaned()
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (0, NANOS_PER_USD)

@@ -20,7 +20,6 @@ from dodona.core.domain.conversations.conversation_tree import (
     TreePage,
 )
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.ports.model import Usage
 from dodona.store import Store
 from tests.conformance.store.saying import (
     answer,
@@ -32,6 +31,7 @@ from tests.conformance.store.saying import (
     next_of,
     said,
 )
+from tests.stored import add_record, records_of
 
 DONE = RunStatus.SUCCEEDED
 
@@ -336,13 +336,13 @@ async def test_pruning_tells_how_much_went(store: Store, talk: Conversation) -> 
     await store.conversations.append("ada", talk.id, exchange("x"), parent=nodes[3])
     aside = await store.conversations.append("ada", talk.id, exchange("y"), parent=nodes[0])
     record = TokenRecord("ada", "oracle", "acme", "oak", 3, 4, None, run_id=nodes[4])
-    await store.records.add(record, Usage())
+    await add_record(store, record)
     assert await store.conversations.prune("ada", aside) == PruneResult(1, nodes[4])
     assert await store.conversations.prune("ada", nodes[2]) == PruneResult(4, nodes[1])
     assert await store.conversations.prune("ada", nodes[0]) == PruneResult(2, None)
     with pytest.raises(NotFound):
         await store.conversations.prune("ada", nodes[0])
-    assert [kept.run_id for kept in await store.records.list_for_user("ada")] == [nodes[4]]
+    assert [kept.run_id for kept in await records_of(store, "ada")] == [nodes[4]]
 
 
 async def test_pruning_what_a_summary_stands_for(store: Store, talk: Conversation) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -19,7 +20,7 @@ from psycopg.sql import SQL, Identifier
 
 from dodona.core.errors import ConfigError, StoreError
 from dodona.store import Durability, Store, StoreState, inspect, migrate, parse_location
-from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE
+from dodona.store.db.migrate import NEWEST_REVISION, RETIRED_REVISIONS, VERSION_TABLE
 from dodona.store.db.sqlite import SqliteDatabase
 from tests.conformance.store.saying import exchange
 
@@ -155,7 +156,7 @@ async def test_a_closed_store_says_so(url: str) -> None:
     with pytest.raises(StoreError, match="the store is closed"):
         await asyncio.wait_for(store.conversations.create("ada"), 5)
     with pytest.raises(StoreError, match="the store is closed"):
-        await asyncio.wait_for(store.conversations.list("ada"), 5)
+        await asyncio.wait_for(store.sessions.list("ada"), 5)
 
 
 # -- files that are left alone ---------------------------------------------------------------------
@@ -217,6 +218,21 @@ def make_newer(file: Path) -> str:
     )
 
 
+RETIRED = (
+    "was written by a development version of Dodona (its schema is {}), and this version cannot "
+    "migrate it. Nothing was changed. Read it with the version that wrote it. To start with a new "
+    "store, move the old one away, or set [store] url to another one."
+)
+
+
+def make_retired(file: Path, revision: str = "0006") -> str:
+    migrate(parse_location(str(file)))
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")  # noqa: S608
+        connection.commit()
+    return RETIRED.format(revision)
+
+
 def make_headless(file: Path) -> str:
     migrate(parse_location(str(file)))
     with file.open("r+b") as handle:
@@ -243,7 +259,8 @@ def make_torn(file: Path) -> str:
             make_foreign_with_log,
             make_foreign_with_our_version,
         ),
-        *(make_marked, make_newer, make_headless, make_torn),
+        *(make_marked, make_newer, make_retired, make_headless, make_torn),
+        *(partial(make_retired, revision=each) for each in RETIRED_REVISIONS[:-1]),
     ],
 )
 async def test_what_is_not_ours_to_use_is_left_alone(
@@ -330,20 +347,32 @@ async def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
 # -- PostgreSQL ------------------------------------------------------------------------------------
 
 
-async def test_a_newer_database_is_left_alone(postgres_url: str) -> None:
+NEWER = (
+    "was written by a newer Dodona (its schema is {}, this version supports "
+    f"{NEWEST_REVISION}). Nothing was changed. Upgrade Dodona, or set [store] url to another store."
+)
+
+
+@pytest.mark.parametrize(
+    ("revision", "words"), [("9999", NEWER), *((each, RETIRED) for each in RETIRED_REVISIONS)]
+)
+async def test_a_database_of_another_version_is_left_alone(
+    postgres_url: str, revision: str, words: str
+) -> None:
     """As a file is."""
+    tables = "SELECT relname, relfilenode FROM pg_class WHERE relkind IN ('r', 'i') ORDER BY 1"
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         mark = SQL("UPDATE {} SET version_num = %s").format(Identifier(VERSION_TABLE))
-        connection.execute(mark, ("9999",))
+        before = connection.execute(tables).fetchall()
+        connection.execute(mark, (revision,))
         try:
-            words = await refused(postgres_url)
+            said = await refused(postgres_url)
+            now = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchall()  # noqa: S608
         finally:
             connection.execute(mark, (NEWEST_REVISION,))
-    assert words == (
-        f"the store {parse_location(postgres_url)} was written by a newer Dodona "
-        f"(its schema is 9999, this version supports {NEWEST_REVISION}). Nothing was changed. "
-        "Upgrade Dodona, or set [store] url to another store."
-    )
+        assert connection.execute(tables).fetchall() == before
+    assert now == [(revision,)]
+    assert said == f"the store {parse_location(postgres_url)} {words.format(revision)}"
 
 
 async def test_a_database_of_another_program_is_left_alone(postgres_server: str) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
-from alembic import command
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 
 from dodona.core.domain.knowledge.threads import EntryHit, NewEntry, ThreadEntry
-from dodona.store import Store, inspect, migrate, parse_location
+from dodona.store import Store
 from dodona.store.db.statements import statement
 from dodona.store.db.thread_search import MAX_TERM_CHARS, MAX_TERMS, terms_of
-from dodona.store.schema import thread_entries, threads
+from dodona.store.schema import thread_entries
 from tests.conformance.conftest import COMPLETE
-from tests.conformance.store.test_schema import connect
 
 DAY = 86_400.0
 
@@ -186,50 +181,3 @@ async def test_of_two_that_fit_alike_the_newer_is_first(store: Store) -> None:
         "an oak, a year ago",
     ]
     assert (await texts(store, "oak elm"))[0] == "oak elm"
-
-
-# -- a store of an older Dodona --------------------------------------------------------------------
-
-
-def _make_second(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store as schema 0002 had it, with threads in it, two of which have one title."""
-    upgrade: Any = command.upgrade
-    with monkeypatch.context() as patch:
-        patch.setattr(command, "upgrade", lambda config, _: upgrade(config, "0002"))
-        migrate(parse_location(url))
-    assert inspect(parse_location(url)).revision == "0002"
-    with connect(url).begin() as connection:
-        for line in (
-            "INSERT INTO threads (id, user_id, project_id, title, created_at, updated_at) VALUES"
-            " (1, 'ada', 'default', 'Oaks', 1, 2), (2, 'ada', 'default', 'OAKS ', 1, 1),"
-            " (3, 'bob', 'default', 'oaks', 1, 1)",
-            "INSERT INTO thread_entries (id, thread_id, author, entry_type, content, created_at)"
-            " VALUES (1, 1, 'user', 'thought', 'They speak.', 1),"
-            " (2, 2, 'claude', 'insight', 'They rustle.', 1),"
-            " (3, 3, 'oracle', 'research', 'His', 1)",
-        ):
-            connection.execute(text(line))
-        if connection.dialect.name == "postgresql":
-            for table in (threads, thread_entries):
-                count = f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), 3)"
-                connection.execute(text(count))
-
-
-async def test_threads_of_an_older_store_are_kept_and_found(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By title and by content; of two that have a title, the older one goes on with it."""
-    await asyncio.to_thread(_make_second, url, monkeypatch)
-    async with await Store.open(url, redact=str) as store:
-        assert await texts(store, "speaking") == ["They speak."]
-        assert sorted(await texts(store, "oak")) == ["They rustle.", "They speak."]
-        (added,) = await pushed(store, "They fell.", title="oaks")
-        assert (added.thread_id, added.id) == (1, 4)
-        assert await texts(store, "fell") == ["They fell."]
-        page = await store.threads.read("ada", "default", 2)
-        assert [entry.author for entry in page.entries] == ["claude"]
-        listed = await store.threads.list("ada", "default")
-        assert [(each.id, each.title, each.entries) for each in listed] == [
-            (1, "Oaks", 2),
-            (2, "OAKS ", 1),
-        ]

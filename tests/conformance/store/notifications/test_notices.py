@@ -28,6 +28,7 @@ from dodona.store.notifications.notices import MAX_PENDING, MAX_RUN_NOTICES
 from dodona.store.schema import notices as table
 from tests.conformance.store.saying import asked, ended, rows_of, said
 from tests.conformance.store.worker import Workers, all_told, told
+from tests.stored import undelivered
 
 EVENT = Event(
     SELF_NOTIFY,
@@ -47,7 +48,7 @@ async def put(store: Store, **more: Any) -> StoredNotice:
 
 
 async def pending(store: Store, user_id: str = "ada", project_id: str = "default") -> list[int]:
-    return [each.id for each in await store.notices.pending(user_id, project_id)]
+    return [each.id for each in await undelivered(store, user_id, project_id)]
 
 
 async def brief_of(store: Store, project_id: str = "default", user_id: str = "ada") -> RunInputs:
@@ -85,7 +86,7 @@ async def test_what_is_put_comes_back(store: Store, talk: Conversation, due: Def
     assert (kept.event, kept.due, kept.run_id) == (EVENT, due, claim.run_id)
     assert (kept.project_id, kept.delivered_at) == ("default", None)
     assert before <= kept.created_at <= time()
-    assert await store.notices.pending("ada", "default") == [kept]
+    assert await undelivered(store, "ada", "default") == [kept]
     assert await store.notices.list("ada", limit=5) == [kept]
     (row,) = await rows_of(store, table)
     assert (row["event_type"], row["severity"]) == ("self.notify", "warning")
@@ -223,7 +224,7 @@ async def test_anothers_are_not_found(store: Store, talk: Conversation) -> None:
     assert await store.notices.list("ada", limit=5) == []
     assert await pending(store) == []
     await store.commit(store.notices.mark_delivered("ada", [theirs.id]))
-    assert await store.notices.pending("bob", "default") == [theirs]
+    assert await undelivered(store, "bob", "default") == [theirs]
     claim = await asked(store, talk)
     for run_id in (claim.run_id, 999):
         with pytest.raises(NotFound) as refused:
@@ -294,7 +295,7 @@ async def test_nothing_acknowledged_is_lost(store: Store, url: str, workers: Wor
     acknowledged = [await told(worker) for _ in range(3)]
     worker.kill()
     acknowledged += await all_told(worker)
-    waiting = await store.notices.pending("ada", "default")
+    waiting = await undelivered(store, "ada", "default")
     assert set(acknowledged) <= set(ids(waiting))
     assert len(waiting) - len(acknowledged) <= 1  # what was on its way
     numbers = [each.event.payload["number"] for each in waiting]

@@ -29,10 +29,11 @@ from dodona.store import BudgetLine, BudgetUnit, Reservation, RunJournal, Store,
 from dodona.store.db.database import Database, Owners, StoreOperation, Transaction, log_orphaned
 from dodona.store.db.statements import statement
 from dodona.store.runs import journal as journal_module
-from dodona.store.schema import pins, runs, steps, tree_globals
+from dodona.store.schema import pins, plugin_state, runs, steps
 from dodona.trees import Blackboard, Options, Outcome, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 from tests.conformance.store.saying import answer, asked, claimed, rows_of, said
+from tests.stored import budgets_of
 
 T = TypeVar("T")
 DONE = RunEnd(status=RunStatus.SUCCEEDED, messages=tuple(answer()))
@@ -423,7 +424,7 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
     assert (await journal.end(DONE)).head_moved
     assert database.writes <= 8
     assert set((await kept_steps(store)).values()) == {"succeeded"}
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (240, 0)
 
 
@@ -688,11 +689,13 @@ async def test_a_flush_that_nobody_waited_for_tells_its_failure_to_the_next(
 # -- what rides along ------------------------------------------------------------------------------
 
 
-COUNT = statement(text("INSERT INTO tree_globals (scope, key, value_json) VALUES ('n', :key, '')"))
+COUNT = statement(
+    text("INSERT INTO plugin_state (user_id, plugin, key, value_json) VALUES ('n', 'n', :key, '')")
+)
 
 
 async def counted(store: Store) -> list[str]:
-    return [row["key"] for row in await rows_of(store, tree_globals)]
+    return [row["key"] for row in await rows_of(store, plugin_state)]
 
 
 async def test_what_rides_goes_with_the_next_commit(store: Store, talk: Conversation) -> None:

@@ -23,6 +23,7 @@ from dodona.core.ports.journal import Effect, StepStart
 from dodona.store import BudgetLine, BudgetUnit, Store, reserve
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
+    all_nodes,
     answer,
     asked,
     claimed,
@@ -33,6 +34,7 @@ from tests.conformance.store.saying import (
     rows_of,
     said,
 )
+from tests.stored import budgets_of
 
 HERE = f"process {os.getpid()} on {socket.gethostname()}"
 DONE = RunStatus.SUCCEEDED
@@ -151,8 +153,8 @@ async def test_a_lane_is_first_in_first_out(store: Store, talk: Conversation) ->
         order.append(claim.run_id)
         assert await ended(store, claim, DONE, answer())
     assert order == sorted(node.id for node in accepted)
-    nodes = await store.conversations.nodes("ada", talk.id)
-    assert [node.parent_id for node in nodes] == [None, *order[:-1]]
+    nodes = await all_nodes(store, talk)
+    assert list(nodes.values()) == [None, *order[:-1]]
 
 
 async def test_a_busy_lane_tells_who_holds_it(
@@ -204,10 +206,10 @@ async def test_many_workers_drive_each_run_once(
             assert await ended(mine, claim, DONE, answer())
 
     await asyncio.gather(*(work(each) for _ in range(4) for each in (store, second)))
-    nodes = await store.conversations.nodes("ada", talk.id)
-    assert driven == [(node.id, 1) for node in nodes]
+    nodes = await all_nodes(store, talk)
+    assert driven == [(node, 1) for node in nodes]
     assert most == 1
-    assert [node.parent_id for node in nodes] == [None, *(node.id for node in nodes[:-1])]
+    assert list(nodes.values()) == [None, *list(nodes)[:-1]]
 
 
 async def test_lanes_do_not_wait_for_each_other(store: Store, second: Store) -> None:
@@ -444,7 +446,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
     assert [await rows_of(store, table) for table in KEPT] == before
     assert await head_of(store, talk) == first
     assert isinstance(await next_of(store, talk.id), LaneBusy)
-    (budget,) = await store.budgets.list_all()
+    (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (0, 30)
 
     assert await ended(store, claim, DONE, answer(), also=[also_reserve])
@@ -521,7 +523,7 @@ async def test_nothing_follows_a_run_that_has_not_ended(store: Store, talk: Conv
     for attempt in attempts:
         with pytest.raises(BadRequest, match=f"run {run} is running"):
             await attempt
-    assert len(await store.conversations.nodes("ada", talk.id)) == 1
+    assert len(await all_nodes(store, talk)) == 1
 
 
 async def test_the_parent_of_a_run_is_not_pruned_under_it(store: Store, talk: Conversation) -> None:

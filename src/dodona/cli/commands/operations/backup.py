@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -10,21 +9,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from dodona.app.config.config import Config, load_config
-from dodona.app.config.store_url import store_url
-from dodona.app.models.credentials import Credentials
-from dodona.app.telemetry.logging import configure_logging
+from dodona.app.config.config import Config
 from dodona.cli.arguments import AsJson
+from dodona.cli.commands.operations.db import load_store_location, report_checks
 from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.terminal.output import print_json, print_text
 from dodona.cli.terminal.progress import ProgressBar
-from dodona.core.errors import StoreError
 from dodona.net.redactor import Redactor
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
-from dodona.store.db.location import StoreLocation, parse_location
+from dodona.store.db.location import StoreLocation
 from dodona.store.db.migrate import NEWEST_REVISION
-from dodona.store.integrity import CheckResult
 
 app = App(name="backup", help="Back up and restore the store.")
 
@@ -51,7 +46,7 @@ def create(
     file is included, with anything that looks like a secret redacted. Keys,
     notes and code are not included.
     """
-    loaded, location = _load_with_location(config, redactor)
+    loaded, location = load_store_location(config, redactor)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
     with ProgressBar("backup") as bar:
         manifest = backup.create(
@@ -71,19 +66,13 @@ def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor)
     the backup is intact.
     """
     manifest = Manifest.read(path)
-    results: list[CheckResult] = []
-    for result in backup.verify(path):
-        if not json:
-            heading = [] if results else [f"{path}: {_format_manifest(manifest)}"]
-            print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
-        results.append(result)
-    is_intact = not any(result.problems for result in results)
-    if json:
-        checks = {result.name: list(result.problems) for result in results}
-        print_json(
-            redactor.scrub_all({"ok": is_intact, **_manifest_json(manifest), "checks": checks})
-        )
-    return 0 if is_intact else StoreError.exit_code
+    return report_checks(
+        backup.verify(path),
+        heading=f"{path}: {_format_manifest(manifest)}",
+        facts=_manifest_json(manifest),
+        json=json,
+        redactor=redactor,
+    )
 
 
 @app.command
@@ -104,7 +93,7 @@ def restore(
     The existing store is kept under another name. Nothing is changed if the
     backup is damaged or the store is in use.
     """
-    _, location = _load_with_location(config, redactor)
+    _, location = load_store_location(config, redactor)
     manifest = Manifest.read(path)
     with ProgressBar("restore") as bar:
         previous = backup.restore(path, location, force=force, on_progress=bar.update)
@@ -126,12 +115,6 @@ def _format_restored(
         yield f"It will be migrated to schema {NEWEST_REVISION} on first use."
     if CONFIG_FILE_NAME in manifest.files:
         yield f"The config file in the backup was not restored: {path / CONFIG_FILE_NAME}"
-
-
-def _load_with_location(config: ConfigFile, redactor: Redactor) -> tuple[Config, StoreLocation]:
-    loaded = load_config(os.environ, config)
-    configure_logging(loaded.settings.log, redactor)
-    return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))
 
 
 def _redacted_config(config: Config, redactor: Redactor) -> dict[str, bytes]:
@@ -158,9 +141,3 @@ def _format_manifest(manifest: Manifest) -> str:
         f"{manifest.rows:,} rows in {len(manifest.tables)} tables, {manifest.bytes:,} bytes, "
         f"schema {manifest.schema}, created {manifest.made_at}"
     )
-
-
-def _format_check(result: CheckResult) -> Iterator[str]:
-    yield f"  {'✗' if result.problems else '✓'} {result.name}"
-    for problem in result.problems:
-        yield f"      {problem}"

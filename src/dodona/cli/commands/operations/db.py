@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from cyclopts import App
 
-from dodona.app.config.config import load_config
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
@@ -15,6 +15,7 @@ from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.terminal.output import print_json, print_text
 from dodona.core.errors import StoreError
+from dodona.net.redactor import Redactor
 from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.db.open import migrate as migrate_store
@@ -30,7 +31,7 @@ def migrate(*, config: ConfigFile = None, json: AsJson = False, redactor: Inject
 
     Every command that opens the store does the same.
     """
-    location = _store_location(config, redactor)
+    _, location = load_store_location(config, redactor)
     before = migrate_store(location).revision
     if json:
         report = {"store": str(location), "before": before or None, "now": NEWEST_REVISION}
@@ -53,28 +54,42 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Injected
 
     The exit code is 0 if there are no problems.
     """
-    location = _store_location(config, redactor)
+    _, location = load_store_location(config, redactor)
+    return report_checks(
+        check_store(location),
+        heading=str(location),
+        facts={"store": str(location)},
+        json=json,
+        redactor=redactor,
+    )
+
+
+def report_checks(
+    checks: Iterable[CheckResult],
+    *,
+    heading: str,
+    facts: dict[str, object],
+    json: bool,
+    redactor: Redactor,
+) -> int:
+    """Print the results of checks, as text one by one or as JSON; return the exit code."""
     results: list[CheckResult] = []
-    for result in check_store(location):
+    for result in checks:
         if not json:
-            heading = [] if results else [str(location)]
-            print_text(redactor.scrub("\n".join((*heading, *_format_check(result)))))
+            lines = [] if results else [heading]
+            lines.append(f"  {'✗' if result.problems else '✓'} {result.name}")
+            lines += [f"      {problem}" for problem in result.problems]
+            print_text(redactor.scrub("\n".join(lines)))
         results.append(result)
     is_intact = not any(result.problems for result in results)
     if json:
-        checks = {result.name: list(result.problems) for result in results}
-        report = {"ok": is_intact, "store": str(location), "checks": checks}
-        print_json(redactor.scrub_all(report))
+        problems = {result.name: list(result.problems) for result in results}
+        print_json(redactor.scrub_all({"ok": is_intact, **facts, "checks": problems}))
     return 0 if is_intact else StoreError.exit_code
 
 
-def _format_check(result: CheckResult) -> Iterator[str]:
-    yield f"  {'✗' if result.problems else '✓'} {result.name}"
-    for problem in result.problems:
-        yield f"      {problem}"
-
-
-def _store_location(config: ConfigFile, redactor: InjectedRedactor) -> StoreLocation:
+def load_store_location(config: ConfigFile, redactor: Redactor) -> tuple[Config, StoreLocation]:
+    """Load the config, start logging, and return the config with the location of its store."""
     loaded = load_config(os.environ, config)
     configure_logging(loaded.settings.log, redactor)
-    return parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))
+    return loaded, parse_location(store_url(loaded, Credentials(loaded, os.environ, redactor)))

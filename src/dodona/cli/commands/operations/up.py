@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,7 +17,7 @@ from dodona import __version__
 from dodona.app.bootstrap import Runtime, open_runtime
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import GatewaySection
-from dodona.app.config.validation.extensions import unused_sections
+from dodona.app.config.validation import unused_sections
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
 from dodona.app.projects.code import code_folders
@@ -33,7 +32,7 @@ from dodona.core.errors import ConfigError
 from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
-from dodona.gateway.settings import GatewaySettings, RequestLimits
+from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
@@ -134,12 +133,11 @@ async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
 
 
 def _gateway_settings(gateway: GatewaySection, *, needs_token: bool) -> GatewaySettings:
-    limits = {each.name: getattr(gateway, each.name) for each in fields(RequestLimits)}
     return GatewaySettings(
         hosts=gateway.hosts,
         proxies=gateway.proxies,
         needs_token=needs_token,
-        limits=RequestLimits(**limits),
+        limits=gateway,
     )
 
 

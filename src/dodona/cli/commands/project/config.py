@@ -21,25 +21,16 @@ from dodona.app.config.config import (
 from dodona.app.config.edit import edit_config
 from dodona.app.config.environment import overriding_variables
 from dodona.app.config.json_schema import json_schema
-from dodona.app.config.parse import parse_argument
 from dodona.app.config.settings import Section
-from dodona.app.config.shape import (
-    SHAPE,
-    at,
-    dotted_key,
-    entry_type,
-    is_list_of_sections,
-    parse_dotted_key,
-)
-from dodona.app.config.validation.extensions import unused_sections
+from dodona.app.config.shape import SHAPE, at, is_list_of_sections, parse_argument
+from dodona.app.config.validation import unused_sections
 from dodona.cli.arguments import AsJson
 from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
 from dodona.core import errors
 from dodona.core.errors import BadRequest, ConfigError, DodonaError, NotFound
-from dodona.documents import read_document
+from dodona.documents import ConfigErrorBuilder, KeyPath, dotted_key, read_document
+from dodona.documents.model_shape import entry_type, parse_dotted_key
 from dodona.documents.toml_editing import format_toml_value
-from dodona.documents.toml_lines import KeyPath
-from dodona.documents.validation_errors import ConfigErrorBuilder
 from dodona.net.redactor import Redactor
 
 app = App(name="config", help="Check, show and change settings.")

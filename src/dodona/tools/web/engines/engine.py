@@ -10,7 +10,7 @@ import jiter
 
 from dodona.core.errors import DodonaError, ToolFailed
 from dodona.net.egress_guard import FetchLimits, FetchResponse
-from dodona.net.urls import normalize_url
+from dodona.net.urls import parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def normalize_hits(hits: Iterator[Hit], limit: int) -> list[Hit]:
     by_url: dict[str, Hit] = {}
     for hit in hits:
         try:
-            url = normalize_url(hit.url)
+            url = parse_url(hit.url).url
         except DodonaError:
             continue
         by_url.setdefault(url, Hit(url, hit.title, hit.snippet))

@@ -13,9 +13,10 @@ from dodona.core.domain.conversations.conversation import Conversation
 from dodona.core.errors import BudgetExceeded, StoreError
 from dodona.store import Store
 from dodona.store.db.database import Transaction
-from dodona.store.health import PROBE_KEY, PROBE_SCOPE, WriteProbe, _write_probe
+from dodona.store.health import PROBE_ROW, WriteProbe, _write_probe
 from dodona.store.schema import tree_globals
 from tests.conformance.store.saying import rows_of, said
+from tests.stored import reserve_now, settle_now
 
 AT = datetime(2026, 11, 18, 23, 59, tzinfo=UTC).timestamp()
 
@@ -28,7 +29,8 @@ def line(
 
 async def test_the_fullest_budget_of_each_kind(store: Store) -> None:
     """However many sessions there are, one number tells; other days and months do not count."""
-    held = await store.budgets.reserve(
+    held = await reserve_now(
+        store,
         [
             line("session:a", "-", 20, 100),
             line("session:b%", "-", 70, 100),
@@ -36,7 +38,7 @@ async def test_the_fullest_budget_of_each_kind(store: Store) -> None:
             line("daily", "2026-11-17", 40, 40),
             line("monthly", "2026-11", 1, 4),
             line("daily", "2026-11-18", 5, 10, BudgetUnit.USD),
-        ]
+        ],
     )
     assert await store.gauges.max_usage_ratios(AT) == {
         ("session", "tokens"): 0.7,
@@ -44,7 +46,7 @@ async def test_the_fullest_budget_of_each_kind(store: Store) -> None:
         ("daily", "usd"): 0.5,
         ("monthly", "tokens"): 0.25,
     }
-    await store.budgets.settle(held, tokens=10, nanos=1)
+    await settle_now(store, held, tokens=10, nanos=1)
     assert (await store.gauges.max_usage_ratios(AT))["session", "tokens"] == 0.1
     now = [
         (each.scope, each.period, each.unit.value)
@@ -59,9 +61,9 @@ async def test_the_fullest_budget_of_each_kind(store: Store) -> None:
 
 async def test_a_budget_of_nothing_is_full(store: Store) -> None:
     with pytest.raises(BudgetExceeded):
-        await store.budgets.reserve([line("user:ada", "-", 1, 0)])
+        await reserve_now(store, [line("user:ada", "-", 1, 0)])
     assert await store.gauges.max_usage_ratios(AT) == {}
-    await store.budgets.reserve([line("user:ada", "-", 0, 0)])
+    await reserve_now(store, [line("user:ada", "-", 0, 0)])
     assert await store.gauges.max_usage_ratios(AT) == {("user", "tokens"): 1.0}
 
 
@@ -85,7 +87,7 @@ async def test_the_pulse_writes_and_not_too_often(store: Store) -> None:
 
     await asyncio.gather(*(pulse.check() for _ in range(20)))
     (row,) = await rows_of(store, tree_globals)
-    assert (row["scope"], row["key"]) == (PROBE_SCOPE, PROBE_KEY)
+    assert row | PROBE_ROW == row
     first = await beats()
     await pulse.check()
     assert await beats() == first

@@ -12,7 +12,7 @@ import pytest
 
 from dodona.app.agents.souls import MAX_SOUL_BYTES as LONGEST_SOUL
 from dodona.app.config.config import MAX_PROBLEMS, Config, load_config
-from dodona.app.config.validation.extensions import unused_sections
+from dodona.app.config.validation import unused_sections
 from dodona.core.errors import ConfigError, as_text
 from dodona.models.catalogue.catalogue import model_facts
 from dodona.net.egress_guard import FetchLimits, GuardedHttp

@@ -1,4 +1,4 @@
-"""Packs of rules keep values for each user: bounded, and written with what a run commits."""
+"""Values of rule packs and of trees: by user, bounded, and written with what a run commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import BadRequest, RunFenced
 from dodona.store import Store
-from dodona.store.notifications.pack_state import MAX_KEYS, MAX_VALUE_BYTES
+from dodona.store.key_values import MAX_KEYS, MAX_VALUE_BYTES, GlobalsScope
 from dodona.store.schema import plugin_state as table
 from tests.conformance.store.saying import asked, deadlocks, rows_of
 
@@ -209,7 +209,7 @@ async def test_a_full_pack_harms_no_run(
     journal = await store.journals.open(claim)
     values = {"new": 1, "key 0001": "changed", "key 0002": None, "a": 1, "b": 2}
     journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", values))
-    with caplog.at_level(logging.WARNING, logger="dodona.store.notifications.pack_state"):
+    with caplog.at_level(logging.WARNING, logger="dodona.store.key_values"):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
         "the pack 'p' already stores 1000 keys for a user; dropped: b, new"
@@ -218,3 +218,65 @@ async def test_a_full_pack_harms_no_run(
     assert (kept["a"], kept["key 0001"], len(kept)) == (1, "changed", MAX_KEYS)
     assert not {"key 0002", "new", "b"} & set(kept)
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.SUCCEEDED
+
+
+# -- global keys of trees --------------------------------------------------------------------------
+
+SCOPE = GlobalsScope("ada", "default", "oracle")
+
+
+async def test_global_keys_are_stored_by_user_project_and_agent(store: Store) -> None:
+    """Only the keys that are asked for come back; nil is a value, not the absence of one."""
+    values = {**VALUES, "nil": None}
+    await store.commit(store.tree_globals.put_operation(SCOPE, values))
+    for field in SCOPE._fields:
+        other = SCOPE._replace(**{field: "other"})
+        assert await store.tree_globals.get(other, values) == {}
+        await store.commit(store.tree_globals.put_operation(other, {"text": field}))
+        assert await store.tree_globals.get(other, values) == {"text": field}
+    assert await store.tree_globals.get(SCOPE, [*values, "none"]) == values
+    assert await store.tree_globals.get(SCOPE, ["nil"]) == {"nil": None}
+    await store.commit(store.tree_globals.put_operation(SCOPE, {"text": "elm"}))
+    assert await store.tree_globals.get(SCOPE, ["text", "number"]) == {"text": "elm", "number": 1.5}
+
+
+async def test_secrets_in_global_keys_are_redacted(url: str) -> None:
+    async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
+        await store.commit(store.tree_globals.put_operation(SCOPE, {"k": ["hunter2"]}))
+        assert await store.tree_globals.get(SCOPE, ["k"]) == {"k": ["[secret]"]}
+
+
+async def test_global_keys_over_the_limits_are_dropped(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run has ended by then: the other keys are stored, and the log names the dropped ones."""
+    await store.commit(store.tree_globals.put_operation(SCOPE, {"large": 1}))
+    values = {"large": "x" * MAX_VALUE_BYTES, "set": {1}, "x" * 201: 1, "small": 1}
+    with caplog.at_level(logging.WARNING, logger="dodona.store.key_values"):
+        await store.commit(store.tree_globals.put_operation(SCOPE, values))
+        await store.commit(store.tree_globals.put_operation(SCOPE, FULL))
+    assert [record.getMessage() for record in caplog.records] == [
+        "a global key of the agent 'oracle' was not stored: the value of 'large' must have at most "
+        "65,536 bytes as JSON (got 65,538).",
+        "a global key of the agent 'oracle' was not stored: the value of 'set' cannot be encoded "
+        "as JSON: {1} is neither text, number, list nor map.",
+        "a global key of the agent 'oracle' was not stored: a global key must have at most 200 "
+        "characters (got 201).",
+        "the agent 'oracle' already stores 1000 keys for a user; dropped: key 0998, key 0999",
+    ]
+    stored = await store.tree_globals.get(SCOPE, [*values, *FULL])
+    assert len(stored) == MAX_KEYS
+    assert (stored["large"], stored["small"]) == (1, 1)
+
+
+async def test_a_process_that_lost_its_run_writes_no_global_keys(
+    store: Store, talk: Conversation
+) -> None:
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    journal.add_to_next_commit(store.tree_globals.put_operation(SCOPE, {"n": 1}))
+    store.runs.release_claim(claim)
+    assert isinstance(await store.runs.claim_next(talk.id), ClaimedRun)
+    with pytest.raises(RunFenced):
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
+    assert await store.tree_globals.get(SCOPE, ["n"]) == {}

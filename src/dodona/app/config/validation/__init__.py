@@ -1,1 +1,0 @@
-"""Validation rules that concern more than one setting."""
