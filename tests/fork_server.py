@@ -259,7 +259,13 @@ def preload() -> None:
     gc.freeze()
 
 
-IMPORTED_ON_USE = ("dodona.app.bootstrap", "alembic.command", "rich.live", "rich.progress")
+IMPORTED_ON_USE = (
+    "dodona.app.bootstrap",
+    "alembic.command",
+    "genai_prices",
+    "rich.live",
+    "rich.progress",
+)
 
 if __name__ == "__main__":
     sys.path[0] = str(DODONA.parent)  # as in the installed script

@@ -17,6 +17,8 @@ from tempfile import gettempdir
 from types import ModuleType
 from typing import Any, Self
 
+import genai_prices  # noqa: F401 - a command imports it on use; that reads a file
+
 from dodona.cli.main import main
 from tests.fork_server import ForkedProcess
 
