@@ -36,12 +36,10 @@ from typing import Any
 import psycopg
 from sqlalchemy import select
 
-from dodona import store as ledger
-from dodona.core.domain.budgets import CallPlan, ModelUsage
+from dodona.core.domain.budgets import BillingScope, CallPlan, ModelUsage
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models.catalogue.prices import Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Prices
 from dodona.store import Store
 from dodona.store.db.statements import statement
 from dodona.store.schema import budgets
@@ -125,7 +123,7 @@ def ours(url: str, wanted: Sequence[Call]) -> Result:
 
 
 async def metered(url: str, wanted: Sequence[Call]) -> Result:
-    meter = Meter(CEILINGS, prices=Prices(), ledger=ledger)
+    meter = Meter(CEILINGS, prices=Prices())
     came_to = {True: 0, False: 0}
     before = deadlocks(url)
     async with await Store.open(url, redact=str) as one, await Store.open(url, redact=str) as two:
@@ -165,18 +163,15 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
 
 def planned(call: Call, owner: str) -> CallPlan:
     return CallPlan(
-        user_id=call.user,
-        agent_id=call.agent,
-        session_key=call.session,
-        run_id=None,
-        attempt=0,
+        scope=BillingScope(
+            user_id=call.user, agent_id=call.agent, session_key=call.session, owner=owner
+        ),
         step_key="bench",
         provider="ollama",
         model="oak",
         input_tokens=call.input_tokens,
         max_output_tokens=call.output_tokens,
         at=AT,
-        owner=owner,
     )
 
 

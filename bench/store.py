@@ -33,6 +33,7 @@ import psycopg
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
     CachedWindow,
+    ClaimedRun,
     NewMessage,
     RunEnd,
     RunRequest,
@@ -51,7 +52,6 @@ READS = 300
 RUNS = 128
 AT_ONCE = 64
 
-QUESTION = NewMessage("user", TEXT, TOKENS)
 ANSWER = NewMessage("assistant", TEXT, TOKENS, metadata={"model": "none"})
 RECORD = StepRecord("bench", True, writes={"text": TEXT})
 DONE = RunEnd(status=RunStatus.SUCCEEDED, messages=(ANSWER,), model="none", context_tokens=TOKENS)
@@ -105,11 +105,17 @@ class Ours:
             assert len(window.messages) == 40
 
     async def run(self, user: str, known: CachedWindow | None = None) -> CachedWindow:
-        asking = RunRequest(user_id=user, project_id=PROJECT, message=QUESTION, cached_window=known)
+        asking = RunRequest(
+            user_id=user,
+            project_id=PROJECT,
+            question=TEXT,
+            token_count=TOKENS,
+            cached_window=known,
+        )
         asked = await self.store.runs.submit(asking)
-        assert asked.claimed is not None
+        assert isinstance(asked, ClaimedRun)
         self.conversations[user] = asked.conversation_id
-        journal = await self.store.journals.open(asked.claimed.claim)
+        journal = await self.store.journals.open(asked)
         journal.pin(PINS)
         step(journal, "context")
         entry = TokenRecord(user, "oracle", "none", "none", 10, 10, 0.0, run_id=asked.run_id)
@@ -124,7 +130,8 @@ class Ours:
 
         journal.add_to_next_commit(pay)
         ended = await journal.end(DONE)
-        return CachedWindow(asked.run_id, ended.updated_at)
+        assert ended is not None
+        return CachedWindow(asked.run_id, ended)
 
     async def runs_in(self, size: int) -> None:
         for _ in range(RUNS):

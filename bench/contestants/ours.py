@@ -78,7 +78,7 @@ class Contestant(Contender):
             project_id=session if is_open else DEFAULT_PROJECT,
             new=not is_open,
         )
-        run_id = await self._oracle.ask(LOCAL_USER, question)
+        run_id = await self._oracle.submit(question.to_request(LOCAL_USER))
         async for batch in self._oracle.stream_chunks(LOCAL_USER, run_id):
             for chunk in batch:
                 body = chunk.body

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from inspect import Parameter
 from typing import Final
 
+from dodona.gateway.http.parameter import description_of
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
-from dodona.gateway.websocket.parameter import MethodParameter
+from dodona.gateway.websocket.method import RpcMethod, describe_values
 from dodona.gateway.websocket.protocol import (
     MAX_AWAITED_RUNS,
     MAX_ID_LENGTH,
@@ -26,7 +27,7 @@ ABOUT_EVENTS: Final[Mapping[str, str]] = {
     "tool_result": "The result of a tool call.",
     "system": "A notice, or a chunk without a dedicated event: `system_type` is its type and "
     "`metadata` its fields. Ignore types that you do not know.",
-    "approval": "A tool call needs approval: answer with `chat.decide_approval`.",
+    "approval": "A tool call needs approval: answer with `chat.approve`.",
     "usage": "How much of the model's context window is in use.",
     "done": "The run ended. This is the last event.",
     "error": "The run failed or was cancelled. This is the last event. If `data` contains "
@@ -115,19 +116,23 @@ def _section(method: RpcMethod) -> str:
     parts = [f"### {method.name}", method.description]
     if method.parameters:
         parts.append(
-            table(
-                ("parameter", "type", "", "default"), [_row(field) for field in method.parameters]
-            )
+            table(("parameter", "type", "", "default"), [*map(_row, method.parameters.values())])
         )
     return "\n\n".join([*parts, f"Result: {method.result[0].lower()}{method.result[1:]}"])
 
 
-def _row(field: MethodParameter) -> tuple[str, ...]:
-    default = "required" if field.is_required else ""
-    if field.default not in (None, ""):
-        shown = str(field.default).lower() if field.is_flag else f"{field.default}"
-        default = f"`{shown}`"
-    return f"`{field.name}`", field.expected, field.description, default
+def _row(parameter: Parameter) -> tuple[str, ...]:
+    match parameter.default:
+        case Parameter.empty:
+            default = "required"
+        case None | "":
+            default = ""
+        case bool(value):
+            default = f"`{str(value).lower()}`"
+        case value:
+            default = f"`{value}`"
+    description = description_of(parameter.annotation)
+    return f"`{parameter.name}`", describe_values(parameter), description, default
 
 
 def _chunks(event: str) -> list[str]:

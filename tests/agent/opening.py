@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from dodona import store as ledger
 from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.question import OracleAnswer, Question
+from dodona.agent.question import Question
 from dodona.agent.requests.submit import Oracle
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
+from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.budgets import TokenRecord
@@ -33,12 +33,13 @@ from dodona.core.domain.knowledge.code import Code, CodeLoader
 from dodona.core.domain.knowledge.notes import Notes, NotesLoader
 from dodona.core.errors import NotFound, ToolFailed
 from dodona.core.events import Event
+from dodona.core.json_document import parse_document
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.model import ChosenModel, Model
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.metering import Ceilings, Meter
-from dodona.models.catalogue.prices import Prices
+from dodona.metering.prices import Prices
 from dodona.models.counted import CountedModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
@@ -211,7 +212,8 @@ class Opened:
         return self.agency.oracle
 
     async def ask(self, text: str = "Why?", *, user: str = USER, **more: Any) -> int:
-        return await self.oracle.ask(user, Question.read({"question": text, **more}))
+        question = parse_document(Question, {"question": text, **more})
+        return await self.oracle.submit(question.to_request(user))
 
     async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> OracleAnswer:
         return await self.answer(await self.ask(text, user=user, **more), user=user)
@@ -317,7 +319,7 @@ async def opened(
             RunDeps(
                 storage=store,
                 models=shelf,
-                meter=Meter(ceilings or Ceilings(), prices=Prices(), ledger=ledger),
+                meter=Meter(ceilings or Ceilings(), prices=Prices()),
                 toolbox=tools.registry,
                 call_tool=partial(call_tool, tools.registry),
                 token_counter=OfflineTokenCounter(),

@@ -237,7 +237,9 @@ async def test_the_mark_of_strangers_stays(file: Path) -> None:
         await here.answered("Begin.")
         conversation_id = (await context(here)).conversation_id
         assert conversation_id is not None
-        read = NewMessage("assistant", "The page says so.", 20, {"outside": ["web"]})
+        read = NewMessage(
+            "assistant", "The page says so.", 20, {"provenance": {"untrusted": ["web"]}}
+        )
         said = [NewMessage("user", "Read it.", 5), read]
         await here.store.conversations.append(USER, conversation_id, said)
         await talk_on(here, range(40))

@@ -170,7 +170,7 @@ async def test_going_on_from_a_run_that_has_not_ended_is_refused(file: Path) -> 
 async def test_a_tree_that_is_stuck_answers_through_the_recovery_tree(file: Path) -> None:
     """The third time within a minute the recovery tree speaks; before that the run just fails."""
     async with wired(hangs()) as (model, _), opened(file, model) as here:
-        driver = here.agency.engine._execute_run.__self__  # type: ignore[attr-defined]
+        driver = here.agency.engine._driver
         driver._watchdog = Watchdog(1.0, recovery=driver._watchdog.recovery)
         ends: list[list[StreamChunk]] = []
         for number in range(3):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.requests.submit import ChannelMessage, MessageReceipt
 from dodona.core.domain.agents import AgentDef, Agents, QueueMode
-from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
+from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import BadRequest, LaneFull, NotFound
-from dodona.core.messages import Origin, SystemText, UserText
+from dodona.core.messages import SystemText, UserText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, plain_prompts
@@ -34,16 +34,16 @@ AGENTS = Agents(
 
 
 async def send(
-    here: Opened, text: str = "Why?", agent: str = "work", **more: Any
-) -> MessageReceipt:
-    values = {"channel": "chat", "account": "acme", "peer": "bob", **more}
-    return await here.agency.messages.submit(
-        USER, ChannelMessage(agent_id=agent, content=text, **values)
+    here: Opened, text: str = "Why?", agent: str = "work", *, peer: str = "bob", **more: Any
+) -> int:
+    key = session_key(agent, "chat", "acme", peer)
+    return await here.oracle.submit(
+        RunRequest(user_id=USER, question=text, agent_id=agent, session_key=key, **more)
     )
 
 
 async def said(here: Opened, text: str = "Why?", agent: str = "work", **more: Any) -> str:
-    return (await here.answer((await send(here, text, agent, **more)).run_id)).answer
+    return (await here.answer(await send(here, text, agent, **more))).answer
 
 
 def questions(request: ModelRequest) -> list[str]:
@@ -103,7 +103,8 @@ async def test_a_session_can_be_read_and_cleared(file: Path) -> None:
     model = ScriptedModel(["1", "2"])
     async with opened(file, model, agents=AGENTS) as here:
         sessions = here.agency.sessions
-        key = (await send(here, "One?")).session_key
+        await send(here, "One?")
+        key = "work:chat:acme:bob"
         await here.answer(1)
         told = await sessions.history(USER, key)
         assert [each["content"] for each in told] == ["One?", "1"]
@@ -122,14 +123,14 @@ async def test_what_was_sent_is_answered_after_a_crash(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "wait")), "Later."])
     async with opened(file, model, tools=tools, agents=AGENTS) as here:
         first = await send(here, "One?")
-        await here.seen(first.run_id, "tool_call")
+        await here.seen(first, "tool_call")
         second = await send(here, "Two?")
     changed = Agents(AGENTS.default, {"work": AgentDef(id="work", soul="You are a stone.")})
     model = ScriptedModel(["So.", "And so."])
     tools.gate.set()
     async with opened(file, model, tools=tools, agents=changed) as here:
-        assert (await here.answer(first.run_id)).answer == "So."
-        assert (await here.answer(second.run_id)).answer == "And so."
+        assert (await here.answer(first)).answer == "So."
+        assert (await here.answer(second)).answer == "And so."
         assert system(model.requests[0]).startswith("You are an oak.")
         assert system(model.requests[1]).startswith("You are a stone.")
         assert questions(model.requests[1]) == ["One?", "Two?"]
@@ -139,11 +140,11 @@ async def test_an_agent_that_is_gone_cannot_answer(file: Path) -> None:
     """What waited for it is told so; what is sent to it is refused, with the near name."""
     model = ScriptedModel([calls(("echo", "wait")), "So."])
     async with opened(file, model, agents=AGENTS) as here:
-        await here.seen((await send(here)).run_id, "tool_call")
+        await here.seen(await send(here), "tool_call")
         waiting = await send(here, "Two?")
         here.tools.gate.set()
     async with opened(file, ScriptedModel(["So."]), agents=Agents()) as here:
-        (error,) = bodies(await here.chunks(waiting.run_id), "error")
+        (error,) = bodies(await here.chunks(waiting), "error")
         assert "agent 'work' no longer exists" in error["error"]["message"]
         with pytest.raises(NotFound, match="there is no agent 'oracel'") as caught:
             await send(here, agent="oracel")
@@ -155,10 +156,10 @@ async def test_an_eager_agent_is_interrupted(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "wait"), text="Let me see."), "Two it is."])
     async with opened(file, model, agents=AGENTS) as here:
         first = await send(here, "One?", "eager")
-        await here.seen(first.run_id, "tool_call")
+        await here.seen(first, "tool_call")
         second = await send(here, "Two?", "eager")
-        assert (await here.answer(second.run_id)).answer == "Two it is."
-        assert (await here.run(first.run_id)).status is RunStatus.CANCELLED
+        assert (await here.answer(second)).answer == "Two it is."
+        assert (await here.run(first)).status is RunStatus.CANCELLED
         assert questions(model.requests[-1])[-1] == "Two?"
 
 
@@ -167,13 +168,13 @@ async def test_a_patient_agent_collects(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "wait")), "One.", "Two and three."])
     async with opened(file, model, agents=AGENTS) as here:
         first = await send(here, "One?", "patient")
-        await here.seen(first.run_id, "tool_call")
+        await here.seen(first, "tool_call")
         second, third = [await send(here, text, "patient") for text in ("Two?", "Three?")]
-        assert second.run_id == third.run_id
+        assert second == third
         with pytest.raises(LaneFull):
             await send(here, "Four?", "patient")
         here.tools.gate.set()
-        assert (await here.answer(third.run_id)).answer == "Two and three."
+        assert (await here.answer(third)).answer == "Two and three."
         assert questions(model.requests[-1])[-1] == "Two?\n\nThree?"
 
 
@@ -182,12 +183,12 @@ async def test_a_peers_words_are_from_outside(file: Path) -> None:
     model = ScriptedModel([calls(("once", "1")), "Done.", calls(("once", "2")), "Done."])
     async with opened(file, model, agents=AGENTS, approval_timeout=0.05) as here:
         own = await send(here, agent="oracle")
-        await here.answer(own.run_id)
+        await here.answer(own)
         assert len(here.tools.of("once")) == 1
-        strange = await send(here, agent="oracle", peer="eve", origin=Origin.PEER)
-        await here.answer(strange.run_id)
+        strange = await send(here, agent="oracle", peer="eve", origin="peer")
+        await here.answer(strange)
         assert len(here.tools.of("once")) == 1
-        assert bodies(await here.chunks(strange.run_id), "approval")
+        assert bodies(await here.chunks(strange), "approval")
 
 
 async def test_sessions_are_answered_side_by_side(file: Path) -> None:
@@ -196,10 +197,10 @@ async def test_sessions_are_answered_side_by_side(file: Path) -> None:
         file, ScriptedModel([calls(("echo", "wait")), "A.", "B."]), agents=AGENTS
     ) as h:
         first = await send(h, peer="a")
-        await h.seen(first.run_id, "tool_call")
+        await h.seen(first, "tool_call")
         assert await said(h, peer="b") == "A."
         h.tools.gate.set()
-        assert (await h.answer(first.run_id)).answer == "B."
+        assert (await h.answer(first)).answer == "B."
 
 
 @pytest.mark.parametrize("content", ["", "  ", "x" * 10_001])
@@ -217,8 +218,8 @@ async def test_many_at_once_are_answered_in_order(file: Path) -> None:
         async def talk(peer: int) -> list[int]:
             sent = [await send(here, f"{n}?", peer=str(peer)) for n in range(10)]
             for each in sent:
-                await here.answer(each.run_id)
-            return [each.run_id for each in sent]
+                await here.answer(each)
+            return sent
 
         runs = await asyncio.gather(*(talk(peer) for peer in range(10)))
         assert all(each == sorted(each) for each in runs)

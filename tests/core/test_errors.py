@@ -41,6 +41,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "NotFound": ("not_found", 2, 404),
     "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
+    "InvalidField": ("bad_request", 2, 400),
     "HeadMoved": ("head_moved", 2, 409),
     "LaneFull": ("queue_full", 2, 429),
 }
@@ -59,7 +60,10 @@ def defined() -> dict[str, type[DodonaError]]:
 
 def bare(name: str) -> DodonaError:
     """An error with nothing but a message, and what its class insists on."""
-    insists = {"ProviderError": {"kind": ProviderErrorKind.SERVER, "provider": "acme"}}
+    insists = {
+        "ProviderError": {"kind": ProviderErrorKind.SERVER, "provider": "acme"},
+        "InvalidField": {"field": "name"},
+    }
     return defined()[name]("it is so.", **insists.get(name, {}))
 
 

@@ -39,8 +39,8 @@ from dodona.core.messages import ToolSpec
 from dodona.gateway import errors as http_errors
 from dodona.gateway.openapi import build_openapi
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import RpcMethod
 from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
+from dodona.gateway.websocket.method import RpcMethod
 from dodona.models import PROVIDERS
 from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
@@ -417,8 +417,8 @@ def test_every_method_of_the_websocket_is_documented(method: RpcMethod) -> None:
         rf"^\| \[`{re.escape(method.name)}`\].*\w.* \| `{method.scope}` \|$", page, re.M
     )
     section = page.partition(f"### {method.name}\n")[2].partition("\n##")[0]
-    for field in method.parameters:
-        assert re.search(rf"^\| `{field.name}` \|.*\w.* \|$", section, re.M), field.name
+    for name in method.parameters:
+        assert re.search(rf"^\| `{name}` \|.*\w.* \|$", section, re.M), name
 
 
 def test_every_event_of_the_websocket_is_documented() -> None:

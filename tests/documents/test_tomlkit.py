@@ -1,6 +1,6 @@
 """Why Dodona edits TOML itself: what tomlkit would do to a config file with comments.
 
-When a test here fails, tomlkit has been mended: see decision 0028.
+When a test here fails, tomlkit has been mended: see decision 0029.
 """
 
 from __future__ import annotations

@@ -8,14 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dodona.agent.question import OracleAnswer, Question, context_id
-from dodona.agent.requests.submit import ChannelMessage, MessageReceipt
-from dodona.agent.turn_control.settings import ModelSettings
+from msgspec import UNSET
+
+from dodona.agent.question import Question, context_id
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
+from dodona.agent.views.exchanges import OracleAnswer
+from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
+from dodona.agent.views.runs import RunDocument
 from dodona.core.chunks import ChunkBody, StreamChunk, content, done, error
 from dodona.core.domain.agents import Agents
-from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.errors import Cancelled, DodonaError, NotFound
+from dodona.core.json_document import Timestamp
 from dodona.notify import Bus
 
 LONG = 30.0  # seconds that a loaded machine may take for what is immediate
@@ -32,9 +36,9 @@ async def until(condition: Any, what: str) -> None:
 class PlainRun:
     """Chunks that a test puts in, for whoever follows."""
 
-    def __init__(self, run_id: int, question: Question) -> None:
+    def __init__(self, run_id: int, request: RunRequest) -> None:
         self.id = run_id
-        self.question = question
+        self.request = request
         self.status = RunStatus.RUNNING
         self.chunks: list[StreamChunk] = []
         self.failure: DodonaError | None = None
@@ -93,11 +97,18 @@ class PlainOracle:
         self.cancelled: list[tuple[str, int]] = []
         self.broken: Exception | None = None  # raised by `events` once all was read
 
+        self.gate = asyncio.Event()  # nothing is taken in while it is not set
+        self.gate.set()
+
     async def ask(self, user_id: str, question: Question) -> int:
-        assert user_id == "local"
+        return await self.submit(question.to_request(user_id))
+
+    async def submit(self, request: RunRequest) -> int:
+        assert request.session_key is not None or request.user_id == "local"
+        await self.gate.wait()
         if self.refusal is not None:
             raise self.refusal
-        run = PlainRun(len(self.runs) + 1, question)
+        run = PlainRun(len(self.runs) + 1, request)
         self.runs[run.id] = run
         return run.id
 
@@ -137,9 +148,9 @@ class PlainOracle:
         texts = [c.body["content"] for c in run.chunks if c.body["type"] == "content"]
         return OracleAnswer(
             answer="".join(texts),
-            sources=(),
-            citations=(),
-            tool_calls=(),
+            sources=[],
+            citations=[],
+            tool_calls=[],
             tokens_used=7,
             model_used="plain",
             context_id=context_id(run_id),
@@ -159,7 +170,7 @@ class PlainOracle:
         found = [
             run.id
             for run in self.runs.values()
-            if run.question.project_id == project_id and not run.has_ended
+            if run.request.project_id == project_id and not run.has_ended
         ]
         for run_id in found:
             await self.cancel(user_id, run_id)
@@ -176,19 +187,38 @@ class PlainRuns:
     oracle: PlainOracle
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
-    async def list(self, user_id: str, **wanted: Any) -> list[dict[str, Any]]:
+    async def list(self, user_id: str, **wanted: Any) -> list[RunDocument]:
         self.asked.append({"user_id": user_id, **wanted})
         found = sorted(self.oracle.runs, reverse=True)
         before = wanted.get("before")
         older = [each for each in found if before is None or each < before]
-        return [{"id": each, "session_key": None} for each in older[: wanted["limit"]]]
+        return [self._document(each) for each in older[: wanted["limit"]]]
+
+    def _document(self, run_id: int) -> RunDocument:
+        run = self.oracle.runs[run_id]
+        return RunDocument(
+            id=run_id,
+            project_id=run.question.project_id,
+            context_id=context_id(run_id),
+            status=run.status,
+            session_key=None,
+            origin="user",
+            attempt=1,
+            question=run.question.question,
+            tokens=7,
+            error=None,
+            created_at=Timestamp(1),
+            started_at=None,
+            ended_at=None,
+            duration_ms=None,
+        )
 
     async def open_count(self, _user_id: str) -> int:
         return sum(not run.has_ended for run in self.oracle.runs.values())
 
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         run = self.oracle._run(user_id, run_id)
-        return {"id": run.id, "question": run.question.question, "ended_at": None}
+        return {"id": run.id, "question": run.request.question, "ended_at": None}
 
 
 class PlainContexts:
@@ -210,36 +240,46 @@ class PlainPreferences:
     def __init__(self) -> None:
         self.kept = ModelSettings()
 
-    async def get(self, _user_id: str) -> dict[str, Any]:
-        return self.kept.as_dict()
+    async def get(self, _user_id: str) -> ModelSettings:
+        return self.kept
 
-    async def change(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.kept = self.kept.with_changes(values)
-        return self.kept.as_dict()
+    async def change(self, _user_id: str, change: SettingsChange) -> ModelSettings:
+        self.kept = ModelSettings(**self.kept.as_dict() | changed_values(change))
+        return self.kept
+
+    async def replace(self, _user_id: str, change: SettingsChange) -> ModelSettings:
+        self.kept = ModelSettings(**changed_values(change))
+        return self.kept
 
 
 class PlainProjects:
     def __init__(self) -> None:
-        self.kept: dict[str, dict[str, Any]] = {"default": {"id": "default"}}
+        self.kept: dict[str, ProjectDocument] = {"default": _project("default")}
 
-    async def list(self, _user_id: str) -> list[dict[str, Any]]:
+    async def list(self, _user_id: str) -> list[ProjectDocument]:
         return list(self.kept.values())
 
-    async def get(self, _user_id: str, project_id: str) -> dict[str, Any]:
+    async def get(self, _user_id: str, project_id: str) -> ProjectDocument:
         if project_id not in self.kept:
             raise NotFound(f"there is no project {project_id!r}.")
         return self.kept[project_id]
 
-    async def create(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.kept[values["id"]] = dict(values)
-        return self.kept[values["id"]]
+    async def create(self, _user_id: str, project: NewProject) -> ProjectDocument:
+        self.kept[project.id] = _project(project.id)
+        return await self.change(_user_id, project.id, project)
 
-    async def change(
-        self, user_id: str, project_id: str, values: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    async def change(self, user_id: str, project_id: str, change: ProjectChange) -> ProjectDocument:
         found = await self.get(user_id, project_id)
-        found.update(values)
+        for name in ("vault_path", "code_paths", "settings"):
+            if (value := getattr(change, name)) is not UNSET:
+                setattr(found, name, value)
         return found
+
+
+def _project(name: str) -> ProjectDocument:
+    return ProjectDocument(
+        id=name, vault_path=None, code_paths=(), settings={}, created_at=Timestamp(1)
+    )
 
 
 class PlainApprovals:
@@ -260,47 +300,29 @@ class PlainApprovals:
         return {"run_id": run_id, "call": call_id}
 
 
-class PlainReception:
-    """Messages become runs of the same oracle."""
-
-    def __init__(self, oracle: PlainOracle) -> None:
-        self.oracle = oracle
-        self.sent: list[tuple[str, ChannelMessage]] = []
-        self.keys: dict[int, str] = {}  # by run
-        self.refusal: BaseException | None = None
-        self.gate = asyncio.Event()  # nothing is taken in while it is not set
-        self.gate.set()
-
-    async def submit(self, user_id: str, message: ChannelMessage) -> MessageReceipt:
-        await self.gate.wait()
-        if self.refusal is not None:
-            raise self.refusal
-        run_id = await self.oracle.ask("local", Question(question=message.content))
-        key = session_key(message.agent_id, message.channel, message.account, message.peer)
-        self.sent.append((user_id, message))
-        self.keys[run_id] = key
-        return MessageReceipt(run_id, key)
-
-
 class PlainSessions:
     """Those of the messages that were taken in."""
 
-    def __init__(self, reception: PlainReception) -> None:
-        self.keys = reception.keys
-        self.oracle = reception.oracle
+    def __init__(self, oracle: PlainOracle) -> None:
+        self.oracle = oracle
+
+    @property
+    def keys(self) -> list[str]:
+        found = (run.request.session_key for run in self.oracle.runs.values())
+        return [*dict.fromkeys(key for key in found if key is not None)]
 
     async def list(self, _user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
-        found = [*dict.fromkeys(self.keys.values())]
-        return [{"key": key} for key in found[skip : skip + limit]]
+        return [{"key": key} for key in self.keys[skip : skip + limit]]
 
     async def clear(self, _user_id: str, key: str) -> dict[str, Any]:
-        if key not in self.keys.values():
+        if key not in self.keys:
             raise NotFound(f"there is no session {key!r:.80}.")
         return {"key": key}
 
     async def history(self, _user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        runs = [run_id for run_id, its in self.keys.items() if its == key]
-        return [{"content": self.oracle.runs[run].question.question} for run in runs[-limit:]]
+        asked = [run.request for run in self.oracle.runs.values()]
+        texts = [request.question for request in asked if request.session_key == key]
+        return [{"content": text} for text in texts[-limit:]]
 
 
 class PlainSpending:
@@ -313,8 +335,7 @@ class PlainAgency:
 
     def __init__(self) -> None:
         self.oracle = PlainOracle()
-        self.messages = PlainReception(self.oracle)
-        self.sessions = PlainSessions(self.messages)
+        self.sessions = PlainSessions(self.oracle)
         self.agents = Agents
         self.spending = PlainSpending()
         self.runs = PlainRuns(self.oracle)

@@ -11,7 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
+from dodona.gateway.app import make_app
+from dodona.gateway.server import open_listener, serve
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 
@@ -29,7 +32,7 @@ async def main(sign: Path) -> None:
         while not await asyncio.to_thread(sign.exists):  # noqa: ASYNC110 - it is a file
             await asyncio.sleep(0.01)
         for run in agency.oracle.runs.values():
-            if run.question.question == "finish":
+            if run.request.question == "finish":
                 await run.say("finished")
                 await run.finish()
         tell("left")

@@ -11,7 +11,9 @@ from typing import Any
 import aiohttp
 from starlette.applications import Starlette
 
-from dodona.gateway import GatewaySettings, make_app, open_listener, serve
+from dodona.gateway.app import make_app
+from dodona.gateway.server import open_listener, serve
+from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until

@@ -55,9 +55,9 @@ def promised(status: int, found: Any, schema: str) -> Any:
 async def test_the_index_is_made_and_told(stand: Gateway) -> None:
     """Indexing waits until it is done; the state says what there is."""
     status, found, _ = await stand.call("POST", "/api/code/index", {})
-    made = promised(status, found, "CodeState")
+    made = promised(status, found, "IndexState")
     assert (made["files"], made["indexed"], made["is_complete"]) == (2, 2, True)
-    assert await get(stand, "", "CodeState") == made
+    assert await get(stand, "", "IndexState") == made
 
 
 async def test_code_is_found(stand: Gateway) -> None:
@@ -93,15 +93,15 @@ async def test_code_is_found(stand: Gateway) -> None:
 
 async def test_a_file_is_read(stand: Gateway) -> None:
     """All of it, or some lines."""
-    whole = await get(stand, "/file?path=main.py", "CodeFile")
+    whole = await get(stand, "/file?path=main.py", "CodeText")
     assert (whole["first"], whole["last"], whole["lines"]) == (1, 3, 3)
-    some = await get(stand, "/file?path=main.py&first=3&last=3", "CodeFile")
+    some = await get(stand, "/file?path=main.py&first=3&last=3", "CodeText")
     assert (some["text"], some["version"]) == ("Meter().reserve()", whole["version"])
 
 
 async def test_a_project_without_code(stand: Gateway) -> None:
     """It is empty, and that is no mistake."""
-    assert (await get(stand, "?project_id=empty", "CodeState"))["files"] == 0
+    assert (await get(stand, "?project_id=empty", "IndexState"))["files"] == 0
     assert (await get(stand, "/search?query=x&project_id=empty", "CodeHits"))["hits"] == []
     assert (await get(stand, "/map?project_id=empty", "CodeMap"))["map"] == ""
 

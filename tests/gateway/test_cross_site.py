@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.gateway import GatewaySettings
+from dodona.gateway.settings import GatewaySettings
 from tests.gateway.talking import Gateway
 from tests.gateway.tokens import Keys, keyed_gateway
 

@@ -9,11 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dodona.gateway import GatewaySettings
 from dodona.gateway.security.client_address import address_of, client_key
 from dodona.gateway.security.connections import ConnectionLimiter
 from dodona.gateway.security.rate_limit import TokenBuckets
-from dodona.gateway.settings import RequestLimits
+from dodona.gateway.settings import GatewaySettings, RequestLimits
 from tests.clock import Clock
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import JSON, Gateway, gateway_up, read_all

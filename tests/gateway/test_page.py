@@ -240,7 +240,7 @@ async def test_what_is_refused_is_told(gateway: Gateway) -> None:
         base=gateway.url,
     )
     assert told == [
-        [True, 400, "bad_request", "question must be a string of 1 to 10,000 characters (got 0)."],
+        [True, 400, "bad_request", "question must be a string of 1 to 10,000 characters (got '')."],
         [True, 404, "not_found", "there is no run 9."],
     ]
 
@@ -290,7 +290,7 @@ async def test_the_page_asks_and_shows_what_comes(gateway: Gateway) -> None:
         shown = await showing
     finally:
         showing.cancel()
-    assert run.question.question == "Why?"
+    assert run.request.question == "Why?"
     assert shown == {
         "busy": True,
         "idle": True,
@@ -436,7 +436,7 @@ async def test_the_page_begins_anew_and_says_what_is_wrong(gateway: Gateway) -> 
     )
     assert await run_js(script, base=gateway.url) == [
         "The next question starts a new conversation.",
-        "question must be a string of 1 to 10,000 characters (got 10,001).",
+        "question must be a string of 1 to 10,000 characters (got 10,001 characters).",
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 import yarl
 
 from dodona.agent.question import Question
+from dodona.agent.views.projects import NewProject
 from dodona.core.errors import (
     BudgetExceeded,
     Cancelled,
@@ -32,7 +33,7 @@ async def test_a_question_is_answered_in_one_document(gateway: Gateway) -> None:
     await run.say("Be", "cause")
     await run.finish()
     status, answer, headers = await asking
-    assert (status, run.question.project_id, headers["dodona-run"]) == (200, "garden", "1")
+    assert (status, run.request.project_id, headers["dodona-run"]) == (200, "garden", "1")
     assert answer == {
         "answer": "Because",
         "sources": [],
@@ -55,7 +56,7 @@ async def test_all_that_is_wrong_with_a_question_is_told_at_once(gateway: Gatewa
         messages = [problem["message"] for problem in told["error"]["problems"]]
         assert messages == [
             "there is no field 'modle'.",
-            "question must be a string of 1 to 10,000 characters (got 0).",
+            "question must be a string of 1 to 10,000 characters (got '').",
         ]
     assert not gateway.agency.oracle.runs
 
@@ -142,7 +143,7 @@ async def test_cancelling_all_that_runs_in_a_project(gateway: Gateway) -> None:
     ]
     await gateway.asked(2)
     garden = next(
-        run.id for run in gateway.agency.oracle.runs.values() if run.question.project_id == "garden"
+        run.id for run in gateway.agency.oracle.runs.values() if run.request.project_id == "garden"
     )
     _, told, _ = await gateway.call("POST", "/api/oracle/cancel", {"project_id": "garden"})
     assert told == {"run_ids": [garden]}
@@ -152,22 +153,24 @@ async def test_cancelling_all_that_runs_in_a_project(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("body", "problem"),
     [
-        {"run_id": "1"},
-        {"run_id": True},
-        {"run_id": -1},
-        {"run_id": 10**30},
-        {"run_id": 1, "project_id": "default"},
-        {"project_id": ""},
-        {"project_id": 1},
-        {"run": 1},
+        ({"run_id": "1"}, "run_id must be a whole number of at least 0 (got '1')."),
+        ({"run_id": True}, "run_id must be a whole number of at least 0 (got true)."),
+        ({"run_id": -1}, "run_id must be a whole number of at least 0 (got -1)."),
+        ({"run_id": 10**18}, f"run_id must be a whole number of at least 0 (got {10**18})."),
+        ({"run_id": 1, "project_id": "x"}, "run_id and project_id exclude each other."),
+        ({"project_id": ""}, "project_id must be a non-empty string (got '')."),
+        ({"project_id": 1}, "project_id must be a non-empty string (got 1)."),
+        ({"run": 1}, "there is no field 'run'."),
     ],
 )
-async def test_cancelling_something_unclear_is_refused(gateway: Gateway, wrong: object) -> None:
-    """What to cancel is never guessed."""
-    status, told, _ = await gateway.call("POST", "/api/oracle/cancel", wrong)
-    assert (status, told["error"]["message"]) == (400, "specify what to cancel.")
+async def test_an_ambiguous_cancellation_is_rejected(
+    gateway: Gateway, body: object, problem: str
+) -> None:
+    """The gateway never guesses what to cancel."""
+    status, response, _ = await gateway.call("POST", "/api/oracle/cancel", body)
+    assert (status, response["error"]["message"]) == (400, problem)
 
 
 async def test_the_context_is_shown_and_closed(gateway: Gateway) -> None:
@@ -198,7 +201,7 @@ async def test_runs_come_in_pages(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "message"),
     [
-        ("/api/runs?limit=0", 400, "limit must be a whole number from 1 to 200 (got '0')."),
+        ("/api/runs?limit=0", 400, "limit must be a whole number from 1 to 200 (got 0)."),
         ("/api/runs?limit=x", 400, "limit must be a whole number from 1 to 200 (got 'x')."),
         ("/api/runs?limit=%C2%B2", 400, "limit must be a whole number from 1 to 200 (got '²')."),
         ("/api/runs?limt=2", 400, "there is no parameter 'limt'."),
@@ -246,13 +249,11 @@ async def test_settings_are_changed_in_part_or_as_a_whole(gateway: Gateway) -> N
 async def test_projects_are_made_and_changed(gateway: Gateway) -> None:
     """A new one says where it is."""
     status, made, headers = await gateway.call("POST", "/api/projects", {"id": "my garden"})
-    assert (status, made, headers["location"]) == (
-        201,
-        {"id": "my garden"},
-        "/api/projects/my%20garden",
-    )
-    _, changed, _ = await gateway.call("PATCH", "/api/projects/my%20garden", {"settings": {}})
-    assert changed == {"id": "my garden", "settings": {}}
+    assert (status, headers["location"]) == (201, "/api/projects/my%20garden")
+    assert (made["id"], made["vault_path"], made["settings"]) == ("my garden", None, {})
+    change = {"settings": {"a": 1}}
+    _, changed, _ = await gateway.call("PATCH", "/api/projects/my%20garden", change)
+    assert changed == {**made, **change}
     assert (await gateway.call("GET", "/api/projects/my%20garden"))[1] == changed
     _, all_of_them, _ = await gateway.call("GET", "/api/projects")
     assert [each["id"] for each in all_of_them["projects"]] == ["default", "my garden"]
@@ -342,6 +343,6 @@ async def test_what_is_no_json_object_is_refused_with_the_place(
 
 async def test_half_a_character_is_sent_as_what_utf8_has(gateway: Gateway) -> None:
     """Files and models have them; a stream must not break over one."""
-    await gateway.agency.projects.create("local", {"id": "x", "vault_path": "/a\udcffb"})
+    await gateway.agency.projects.create("local", NewProject(id="x", vault_path="/a\udcffb"))
     status, told, _ = await gateway.call("GET", "/api/projects/x")
     assert (status, told["vault_path"]) == (200, "/a\ufffdb")

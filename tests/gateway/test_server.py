@@ -14,7 +14,10 @@ import aiohttp
 import pytest
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError
-from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
+from dodona.gateway.app import make_app
+from dodona.gateway.server import open_listener, serve
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import LONG, PlainAgency, until
 from tests.gateway.talking import Following, events, gateway_up, nothing, ready
 

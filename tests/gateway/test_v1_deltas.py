@@ -11,10 +11,12 @@ from dodona.core.chunks import ChunkBody, StreamChunk
 from dodona.core.errors import (
     BudgetExceeded,
     DodonaError,
+    InvalidField,
     NotFound,
     ProviderError,
     ProviderErrorKind,
 )
+from dodona.core.json_document import to_builtins
 from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.ports.model import (
     CallDelta,
@@ -29,7 +31,6 @@ from dodona.core.ports.model import (
 from dodona.gateway.errors import BodyTooLarge, ShuttingDown
 from dodona.gateway.http.openai_errors import (
     AnswerRestarted,
-    InvalidParameter,
     as_openai,
     headers_of,
     status_of,
@@ -48,7 +49,7 @@ def done(finish: chunks.DoneFinish = "stop") -> ChunkBody:
 
 def heard(deltas: RunDeltas, *bodies: ChunkBody, first: int = 1) -> list[dict[str, Any]]:
     told = [deltas.apply(StreamChunk(1, seq, body)) for seq, body in enumerate(bodies, first)]
-    return [delta for delta in told if delta is not None]
+    return [to_builtins(delta) for delta in told if delta is not None]
 
 
 def test_a_run_is_its_text_and_its_thoughts() -> None:
@@ -123,7 +124,7 @@ def test_what_is_said_otherwise_cannot_be_sent() -> None:
 
 def calls(*events: ModelEvent) -> list[Any]:
     deltas = ModelDeltas()
-    told = [delta for event in events for delta in deltas.apply(event)]
+    told = [to_builtins(delta) for event in events for delta in deltas.apply(event)]
     return [each["tool_calls"][0] if "tool_calls" in each else each for each in told]
 
 
@@ -187,7 +188,7 @@ def failed(fault: ProviderErrorKind) -> ProviderError:
 
 
 ERRORS: list[tuple[DodonaError, int, str, str, bool]] = [
-    (InvalidParameter("no.", param="n"), 400, "invalid_request_error", "bad_request", False),
+    (InvalidField("no.", field="n"), 400, "invalid_request_error", "bad_request", False),
     (NotFound("no."), 404, "not_found_error", "not_found", False),
     (BodyTooLarge("no."), 413, "invalid_request_error", "request_too_large", False),
     (BudgetExceeded("no."), 429, "rate_limit_error", "budget_exceeded", False),
@@ -213,5 +214,5 @@ def test_errors_read_as_openai_writes_them(
     told = as_openai(error)["error"]
     assert (status_of(error), told["type"], told["code"]) == (status, type_, code)
     assert told["message"] == f"{error.message} {error.hint}".strip()
-    assert told["param"] == getattr(error, "param", None)
+    assert told["param"] == getattr(error, "field", None)
     assert ("x-should-retry" not in headers_of(error)) is may_repeat

@@ -6,15 +6,17 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from inspect import Parameter
 from typing import Any
 
+import msgspec.inspect
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dodona.core.json_document import strip_null
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.call import RpcMethod
-from dodona.gateway.websocket.parameter import MethodParameter
+from dodona.gateway.websocket.method import RpcMethod
 from tests.gateway.speaking import Speaker, speaking
 from tests.gateway.talking import gateway_up
 
@@ -24,7 +26,7 @@ _json = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_text, inner, max_size=4)
 )
 _names = st.sampled_from([method.name for method in METHODS]) | _text
-_fields = sorted({field.name for method in METHODS for field in method.parameters})
+_fields = sorted({name for method in METHODS for name in method.parameters})
 _params = st.dictionaries(st.sampled_from(_fields) | _text, _json, max_size=8) | _json
 _requests = st.fixed_dictionaries(
     {}, optional={"id": _scalars, "method": _names | _json, "params": _params, "more": _json}
@@ -33,7 +35,7 @@ _requests = st.fixed_dictionaries(
 
 def _sound(method: RpcMethod) -> st.SearchStrategy[dict[str, Any]]:
     """A request that is nearly right, or quite."""
-    params = {field.name: _fitting(field) | _scalars for field in method.parameters}
+    params = {name: _fitting(each) | _scalars for name, each in method.parameters.items()}
     return st.fixed_dictionaries(
         {
             "id": st.integers(0, 5),
@@ -43,10 +45,14 @@ def _sound(method: RpcMethod) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def _fitting(field: MethodParameter) -> st.SearchStrategy[Any]:
-    if field.is_flag:
-        return st.booleans()
-    return st.integers(*field.bounds) if field.bounds else st.text(min_size=1, max_size=120)
+def _fitting(parameter: Parameter) -> st.SearchStrategy[Any]:
+    match strip_null(parameter.annotation):
+        case msgspec.inspect.BoolType():
+            return st.booleans()
+        case msgspec.inspect.IntType(ge=low, le=high):
+            return st.integers(low, high)
+        case _:
+            return st.text(min_size=1, max_size=120)
 
 
 _likely = st.sampled_from(METHODS).flatmap(_sound)

@@ -7,18 +7,16 @@ from decimal import Decimal
 
 import pytest
 
-from dodona.core.domain.budgets import NANOS_PER_USD, BudgetLine, BudgetUnit, CallPlan
+from dodona.core.domain.budgets import NANOS_PER_USD, BillingScope, BudgetLine, BudgetUnit, CallPlan
 from dodona.core.errors import ConfigError
 from dodona.metering import Ceiling, Ceilings
 
 
 def plan(*, at: datetime, session_key: str | None = "oracle:web:a:main") -> CallPlan:
     return CallPlan(
-        user_id="ada",
-        agent_id="oracle",
-        session_key=session_key,
-        run_id=1,
-        attempt=1,
+        scope=BillingScope(
+            user_id="ada", agent_id="oracle", session_key=session_key, run_id=1, attempt=1
+        ),
         step_key="loop[1]/ask",
         provider="openai",
         model="oak",

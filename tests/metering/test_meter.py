@@ -10,8 +10,14 @@ from typing import Any
 
 import pytest
 
-from dodona import store as ledger
-from dodona.core.domain.budgets import NANOS_PER_USD, CallPlan, ModelUsage, Reservation, TokenRecord
+from dodona.core.domain.budgets import (
+    NANOS_PER_USD,
+    BillingScope,
+    CallPlan,
+    ModelUsage,
+    Reservation,
+    TokenRecord,
+)
 from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
@@ -21,8 +27,7 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models import Price, Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Price, Prices
 from dodona.store import RunJournal, Store
 from tests.stored import budgets_of, records_of
 
@@ -39,7 +44,7 @@ DAILY = Ceilings(daily=Ceiling(tokens=1000, usd=Decimal(1)))
 
 
 def meter(ceilings: Ceilings = DAILY) -> Meter:
-    return Meter(ceilings, prices=PRICES, ledger=ledger)
+    return Meter(ceilings, prices=PRICES)
 
 
 class Drive:
@@ -50,11 +55,13 @@ class Drive:
         self.claim = claim
         self.journal = journal
         self.plan = CallPlan(
-            user_id="ada",
-            agent_id="oracle",
-            session_key="oracle:web:a:main",
-            run_id=claim.run_id,
-            attempt=claim.attempt,
+            scope=BillingScope(
+                user_id="ada",
+                agent_id="oracle",
+                session_key="oracle:web:a:main",
+                run_id=claim.run_id,
+                attempt=claim.attempt,
+            ),
             step_key="loop[1]/ask",
             provider="openai",
             model="oak",
@@ -79,7 +86,7 @@ async def driven(store: Store) -> Drive:
     await store.runs.accept("ada", talk.id, NewMessage("user", "?", 1))
     found = await store.runs.claim_next(talk.id)
     assert isinstance(found, ClaimedRun)
-    return Drive(store, found.claim, await store.journals.open(found.claim))
+    return Drive(store, found, await store.journals.open(found))
 
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
@@ -115,7 +122,7 @@ async def test_a_call_is_reserved_settled_and_recorded(store: Store) -> None:
         "output_tokens": 50,
         "cost_estimate_usd": 0.15,
         "session_key": "oracle:web:a:main",
-        "run_id": run.plan.run_id,
+        "run_id": run.plan.scope.run_id,
         "cache_read_tokens": 40,
         "cache_write_tokens": 5,
         "reasoning_tokens": 20,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from dodona.core.domain.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.notify import Inbox
-from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED
+from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED, InboxState
 from tests.notify.subscribing import Clock, Folder, event
 
 
@@ -31,7 +32,7 @@ def test_equal_events_become_one_notice_that_counts_them(folder: Folder) -> None
         template="{{ payload.tool }} failed {{ count }} times",
         output="inject_at = 'after_tool'",
     )  # fmt: skip
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     heard = [
         event("tool.call.failure", Severity.WARNING, tool=tool, call=str(number), run_id=7)
         for number, tool in enumerate(("search", "read", "search", "search"))
@@ -57,7 +58,7 @@ def test_equal_events_become_one_notice_that_counts_them(folder: Folder) -> None
 def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
     """They are counted all the same."""
     folder.add("paths", template="{{ count }}: {% for e in events %}{{ e.payload.n }} {% endfor %}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     for number, key in enumerate(("a", "b", "a", "", "")):
         inbox.receive(event("x", n=number, dedupe_key=key))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["5: 1 2 3 4"]
@@ -66,7 +67,7 @@ def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
 def test_a_batch_waits_for_its_window_unless_it_is_full_or_the_last(folder: Folder) -> None:
     """The window begins with the first event."""
     folder.add("slow", batching="window_ms = 5000\nmax_size = 3")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x"))
     folder.clock.now += 4.9
     inbox.receive(event("x"))
@@ -84,7 +85,7 @@ def test_a_batch_waits_for_its_window_unless_it_is_full_or_the_last(folder: Fold
 def test_a_clock_that_is_set_back_holds_nothing(folder: Folder) -> None:
     """It is told a little early instead of hours late."""
     folder.add("slow", batching="window_ms = 5000")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x"))
     folder.clock.now -= 10_000
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]
@@ -94,7 +95,7 @@ def test_the_same_is_not_told_again_within_its_window(folder: Folder) -> None:
     """It is counted, and told after it; another key is not held back."""
     folder.add("same", batching="dedupe_key = '{{ payload.key }}'\ndedupe_window_ms = 10_000",
                template="{{ payload.key }}{{ count }}")  # fmt: skip
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", key="a"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["a1"]
     folder.clock.now += 9
@@ -115,7 +116,7 @@ def test_filters_are_by_type_severity_and_condition(folder: Folder) -> None:
         "picky", "tool.*", template="{{ payload.n }}", batching="max_size = 1",
         events=f'severity = "warning"\nfilter = "{condition}"',
     )  # fmt: skip
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     for type_, severity, number in (
         ("tool.a", Severity.WARNING, 3),
         ("tool.a", Severity.CRITICAL, 4),
@@ -131,7 +132,7 @@ def test_each_point_has_its_own_and_what_is_immediate_is_told_at_any(folder: Fol
     """A point that nobody drains keeps what it has."""
     for point in InjectionPoint:
         folder.add(point.value, template=point.value, output=f"inject_at = '{point.value}'")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.AFTER_TOOL)) == ["after_tool", "immediate"]
     assert not inbox.has_notices(InjectionPoint.AFTER_TOOL)
@@ -148,7 +149,7 @@ def test_the_most_urgent_is_told_first_then_what_came_first(folder: Folder) -> N
         folder.add(name, "x", template=name, output=f"priority = '{name}'")
     folder.add("by_event", "y", template="{{ payload.n }}", output="priority = 'event'",
                batching="max_size = 1")  # fmt: skip
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     for number, priority in enumerate(("low", "critical", "??", None, "normal")):
         inbox.receive(event("y", n=number, priority=priority))
     inbox.receive(event("x"))
@@ -162,7 +163,7 @@ def test_users_turn_subscribers_off_and_on_but_no_core_ones(folder: Folder) -> N
     folder.add("plain", template="plain")
     folder.add("core", template="core", about="core = true\nenabled = false")
     folder.add("shy", template="shy", about="enabled = false")
-    made = folder.subscribers.create_inbox
+    made = partial(Inbox, folder.subscribers)
     for inbox, told in (
         (made(), ["core", "plain"]),
         (made(disabled=("plain", "core")), ["core"]),
@@ -181,7 +182,7 @@ def test_a_template_that_fails_gives_a_plain_line(
 ) -> None:
     """The event is told, and the log says what is wrong."""
     folder.add("asks", template="{{ payload.nothing }}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x.y", message="hello"))
     inbox.receive(event("x.y", message="again"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.y: again (2 times)"]
@@ -199,7 +200,7 @@ def test_a_filter_that_fails_does_not_hold_and_says_so_once(
     """Others hear the event."""
     folder.add("broken", events='filter = "payload.nothing > 1"')
     folder.add("sound", template="sound")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     for _ in range(3):
         inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["sound"]
@@ -212,7 +213,7 @@ def test_a_key_that_fails_puts_the_events_together(
 ) -> None:
     """None is lost."""
     folder.add("keyed", batching="dedupe_key = '{{ payload.tool }}'")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x"))
     inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["2"]
@@ -222,7 +223,7 @@ def test_a_key_that_fails_puts_the_events_together(
 def test_a_template_may_have_nothing_to_say(folder: Folder) -> None:
     """Then nothing is told."""
     folder.add("choosy", template="{% if payload.n > 1 %}{{ payload.n }}{% endif %}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", n=1))
     assert inbox.drain(InjectionPoint.TURN_START) == []
 
@@ -230,7 +231,7 @@ def test_a_template_may_have_nothing_to_say(folder: Folder) -> None:
 def test_a_long_text_is_cut(folder: Folder) -> None:
     """A model would read it again with each request."""
     folder.add("long", template="{{ payload.text }}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", text="y" * 100_000))
     (notice,) = inbox.drain(InjectionPoint.TURN_START)
     assert notice.text == "y" * 3999 + "…"
@@ -239,11 +240,11 @@ def test_a_long_text_is_cut(folder: Folder) -> None:
 def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder) -> None:
     """How many events that were is told first."""
     folder.add("each", batching="max_size = 1", template="{{ payload.n }}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", Severity.ERROR, n=0))
     for number in range(1, MAX_BATCHES + 3):
         inbox.receive(event("x", n=number))
-    assert len(json.dumps(inbox.as_json())) < 100_000
+    assert len(msgspec.json.encode(inbox.state())) < 100_000
     lost, *rest = inbox.drain(InjectionPoint.TURN_START)
     assert (lost.text, lost.metadata, lost.system_type) == (
         "3 events were dropped because too many arrived at once.",
@@ -271,7 +272,7 @@ def stored(number: int, due: Deferral, **payload: Any) -> StoredNotice:
 @pytest.fixture
 def waiting(folder: Folder) -> Inbox:
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
-    return folder.subscribers.create_inbox()
+    return Inbox(folder.subscribers)
 
 
 def test_what_was_put_off_to_the_next_run_is_told_at_once(waiting: Inbox) -> None:
@@ -339,19 +340,24 @@ def test_what_is_too_much_is_left_to_the_next_run(folder: Folder, waiting: Inbox
 # What survives
 
 
+def through_json(inbox: Inbox) -> InboxState:
+    """Its state, as a journal returns it."""
+    return msgspec.json.decode(msgspec.json.encode(inbox.state()), type=InboxState)
+
+
 def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
     """With open batches, what was put off, what is held back, and what it had lost."""
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
     folder.add("slow", "x", batching="window_ms = 5000\ndedupe_window_ms = 10_000")
-    before = folder.subscribers.create_inbox()
+    before = Inbox(folder.subscribers)
     before.receive(event("x"))
     folder.clock.now += 6
     assert texts(before.drain(InjectionPoint.TURN_START)) == ["1"]
     before.receive(event("x"))
     before.schedule([stored(1, Deferral(DeferUntil.TOOL, tool="read"))])
-    after = folder.subscribers.create_inbox()
+    after = Inbox(folder.subscribers)
     after.receive(event("x"))
-    after.restore(json.loads(json.dumps(before.as_json())))
+    after.restore(through_json(before))
     after.receive(event("x"))
     after.receive(event("tool.call.success", tool="read"))
     folder.clock.now += 6
@@ -363,12 +369,12 @@ def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
 def test_what_a_subscriber_heard_that_is_gone_is_told_plainly(folder: Folder) -> None:
     """Its file was taken away while nobody ran."""
     folder.add("gone", batching="window_ms = 5000")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x.y", message="hello"))
-    kept = inbox.as_json()
+    kept = inbox.state()
     (folder.path / "gone.toml").unlink()
     folder.subscribers.load()
-    after = folder.subscribers.create_inbox()
+    after = Inbox(folder.subscribers)
     after.restore(kept)
     assert texts(after.drain(InjectionPoint.AFTER_TOOL)) == ["x.y: hello"]
 
@@ -423,11 +429,11 @@ def test_whatever_happened_a_restored_inbox_tells_the_same(
 ) -> None:
     """Through JSON, at any time, at any point, and for all that follows."""
     crowd.clock.now = 1000.0
-    lived, moved = crowd.subscribers.create_inbox(), crowd.subscribers.create_inbox()
+    lived, moved = Inbox(crowd.subscribers), Inbox(crowd.subscribers)
     for step in steps[:cut]:
         _do(lived, crowd.clock, step)
-    moved.restore(json.loads(json.dumps(lived.as_json())))
-    assert moved.as_json() == lived.as_json()
+    moved.restore(through_json(lived))
+    assert moved.state() == lived.state()
     for step in steps[cut:]:
         now = crowd.clock.now
         told = _do(lived, crowd.clock, step)
@@ -455,9 +461,9 @@ def _do(inbox: Inbox, clock: Clock, step: tuple[str, Any]) -> list[Notice]:
 def test_what_it_holds_is_json_of_its_own(folder: Folder) -> None:
     """Changing what was handed over changes no inbox."""
     folder.add("plain", template="{{ payload.n }}")
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("x", n=1))
-    kept: Any = inbox.as_json()
-    kept[0]["batch"]["events"].clear()
+    kept: Any = msgspec.to_builtins(inbox.state())
+    kept["batches"][0]["events"].clear()
     kept.clear()
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]

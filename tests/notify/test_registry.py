@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.core.domain.notices import InjectionPoint
-from dodona.notify import BUILTIN_SUBSCRIBERS, SubscriberRegistry
+from dodona.notify import BUILTIN_SUBSCRIBERS, Inbox, SubscriberRegistry
 from tests.notify.subscribing import Folder, event
 
 LIMIT = 20.0
@@ -63,7 +63,7 @@ def test_folders_are_added_to_those_that_are_shipped(tmp_path: Path) -> None:
 
 def test_a_live_inbox_uses_what_is_loaded_from_the_next_event_on(folder: Folder) -> None:
     """What it heard before is told too."""
-    inbox = folder.subscribers.create_inbox()
+    inbox = Inbox(folder.subscribers)
     inbox.receive(event("made.up"))
     folder.write("a", TEXT.format(id="a", says="one"))
     folder.subscribers.load()
@@ -98,7 +98,7 @@ async def test_a_file_that_is_added_works_within_a_second_or_so(folder: Folder) 
     path = folder.path / "later"
     subscribers = SubscriberRegistry([path], builtin=folder.path, clock=folder.clock)
     async with subscribers.watching(), asyncio.timeout(LIMIT):
-        inbox = subscribers.create_inbox()
+        inbox = Inbox(subscribers)
         path.mkdir()
         (path / "a.toml").write_text(TEXT.format(id="a", says="heard"))
         while not inbox.has_notices(InjectionPoint.TURN_START):

@@ -10,7 +10,7 @@ import pytest
 from dodona.core import events
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.events import Event, Severity
-from dodona.notify import BUILTIN_SUBSCRIBERS, SubscriberRegistry
+from dodona.notify import BUILTIN_SUBSCRIBERS, Inbox, SubscriberRegistry
 from tests.notify.subscribing import event
 
 LIMIT = {"limit": "tokens", "current_value": 80, "limit_value": 100, "advice": "Come to an end."}
@@ -179,7 +179,7 @@ CASES = (
 
 
 def told(shipped: SubscriberRegistry, case: Case) -> list[Notice]:
-    inbox = shipped.create_inbox()
+    inbox = Inbox(shipped)
     for each in case.heard:
         inbox.receive(each)
     others = [
@@ -207,7 +207,7 @@ def test_one_notice_tells_it(shipped: SubscriberRegistry, case: Case) -> None:
 @pytest.mark.parametrize("kind", [events.TOOL_CALL_FAILURE, events.TOOL_CALL_TIMEOUT])
 def test_a_single_failure_is_not_told(shipped: SubscriberRegistry, kind: str) -> None:
     """The result of the call says it."""
-    inbox = shipped.create_inbox()
+    inbox = Inbox(shipped)
     inbox.receive(event(kind, tool="search", call="c1", ms=3))
     assert inbox.drain(*InjectionPoint, is_last=True) == []
 
@@ -238,14 +238,14 @@ def test_which_cannot_be_turned_off(shipped: SubscriberRegistry) -> None:
 )
 def test_what_is_not_worth_a_word(shipped: SubscriberRegistry, heard: Event) -> None:
     """What the agent knows anyway, or need not know."""
-    inbox = shipped.create_inbox()
+    inbox = Inbox(shipped)
     inbox.receive(heard)
     assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 def test_warnings_of_two_limits_are_two_notices(shipped: SubscriberRegistry) -> None:
     """What was said of one must not be hidden by the other."""
-    inbox = shipped.create_inbox()
+    inbox = Inbox(shipped)
     inbox.receive(event(events.BUDGET_TOKEN_WARNING, Severity.WARNING, message="tokens"))
     inbox.receive(event(events.BUDGET_ITERATION_WARNING, Severity.WARNING, message="turns"))
     assert [each.text for each in inbox.drain(InjectionPoint.TURN_START)] == ["tokens", "turns"]
@@ -253,7 +253,7 @@ def test_warnings_of_two_limits_are_two_notices(shipped: SubscriberRegistry) -> 
 
 def test_notes_to_itself_come_by_their_own_priority(shipped: SubscriberRegistry) -> None:
     """Each by itself."""
-    inbox = shipped.create_inbox()
+    inbox = Inbox(shipped)
     for priority in ("low", "critical", "normal"):
         inbox.receive(event(events.SELF_NOTIFY, message=priority, priority=priority))
     told = [each.text for each in inbox.drain(InjectionPoint.TURN_START)]

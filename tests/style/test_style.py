@@ -24,11 +24,7 @@ LARGE_FOLDERS = {
     "trees/nodes": "one kind of node per file",
 }
 # Classes of the same name in two modules, and why. At most fifteen.
-SAME_NAME: dict[str, str] = {
-    "Inbox": "agent sees notify through a protocol in core",
-    "Meter": "agent sees metering through a protocol in core",
-    "NoticeLog": "tools see the store through a protocol in core",
-}
+SAME_NAME: dict[str, str] = {}
 
 
 def modules() -> dict[str, Path]:

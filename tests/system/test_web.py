@@ -251,10 +251,10 @@ async def test_a_process_that_comes_later_holds_it_too(
         script.will(fetch(site, "/oaks"), says("Read."))
         run_id = (await client.streamed("What do oaks say?"))[0]["run_id"]
         kept = client.up.home.rows("SELECT metadata FROM messages WHERE role = 'assistant'")
-        assert [json.loads(row["metadata"])["outside"] for row in kept] == [["web"]]
+        assert [json.loads(row["metadata"])["provenance"]["untrusted"] for row in kept] == [["web"]]
         query = "SELECT payload FROM steps WHERE run_id = ? AND leaf = 'tools.execute'"
         (step,) = client.up.home.rows(query, run_id)
-        assert '"outside":["web"]' in str(step["payload"]).replace(" ", "")
+        assert '"untrusted_origins":["web"]' in str(step["payload"]).replace(" ", "")
     async with serving() as client:
         assert await tries_to_send(client, script) == REFUSED
     assert post.sent == []

@@ -68,7 +68,7 @@ async def test_a_call_has_its_result() -> None:
     assert outcome.arguments == {"n": 3, "project_id": "oaks"}
     assert (outcome.result.call_id, outcome.result.name) == ("1", "work")
     assert (outcome.result.text, outcome.result.failed) == ("done", False)
-    assert outcome.sources == (SourceReference("a.md"),)
+    assert outcome.output.sources == (SourceReference("a.md"),)
     assert outcome.duration_ms >= 0
 
 
@@ -196,7 +196,7 @@ async def test_results_and_errors_have_a_length() -> None:
     cut = await call(saying("x" * 5_000_000, *[SourceReference("a.md")] * 1_000))
     assert len(cut.result.text) == MAX_RESULT_CHARS
     assert cut.result.text.endswith("x\n[Cut here: this is the beginning of 5,000,000 characters.]")
-    assert len(cut.sources) == MAX_SOURCES
+    assert len(cut.output.sources) == MAX_SOURCES
     failed = await call(raising(ToolFailed("x" * 5_000_000)))
     assert len(failed.result.text) == MAX_RESULT_CHARS
 

@@ -185,6 +185,24 @@ async def test_replayed_chunks_go_to_replay() -> None:
     assert (replayed, output.sent) == ([(1, "a")], [(1, "b")])
 
 
+async def test_a_host_is_told_when_the_replay_is_over() -> None:
+    """Before each step that runs, never for one that is replayed; it may cancel the run then."""
+    journal, lived = Notes(), list[str]()
+    two = '(sequence (say :word "a") (action b :fn "say" :word "b"))'
+    await ended(World().run('(say :word "a")', journal=journal, on_live=lambda: lived.append("a")))
+    await ended(World().run('(say :word "a")', journal=journal, on_live=lambda: lived.append("no")))
+    await ended(World().run(two, journal=journal, on_live=lambda: lived.append("b")))
+    assert lived == ["a", "b"]
+    output = Numbering()
+
+    def stop() -> None:
+        run.cancel()
+
+    run = World().run(two, journal=Notes(), output=output, on_live=stop)
+    assert (await ended(run)).end_reason == "cancelled"
+    assert output.sent == []
+
+
 async def test_without_replay_they_go_to_output() -> None:
     """A host that only prints need not know of journals."""
     journal, again = Notes(), list[Any]()

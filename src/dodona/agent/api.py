@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.conversation.prompts import PromptLoader
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.requests.client_history import ClientHistoryIndex
 from dodona.agent.requests.passthrough import ModelPassthrough
-from dodona.agent.requests.submit import MessageSubmitter, Oracle
+from dodona.agent.requests.submit import Oracle
 from dodona.agent.run.compressor import Compressor
 from dodona.agent.run.driver import Driver
 from dodona.agent.run.engine import LocalEngine
@@ -31,11 +30,11 @@ from dodona.agent.views import (
     SpendingViews,
     TreeViews,
 )
-from dodona.core.domain.conversations.conversation import RunInputs
+from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.domain.knowledge.notes import NotesLoader
-from dodona.core.domain.knowledge.threads import ThreadLogs
-from dodona.core.events import Event
+from dodona.notify import Bus
+from dodona.store.projects.threads import Threads
 from dodona.trees import Watchdog, load
 
 _PACKAGE_DIR = Path(__file__).parent
@@ -47,20 +46,11 @@ PROMPTS_DIR: Final = _PACKAGE_DIR / "prompts"
 WATCHDOG_TIMEOUT_SECONDS: Final = 300.0
 
 
-class Events(Protocol):
-    """A stream of events, filtered by type and by user."""
-
-    def subscribe(
-        self, *, types: tuple[str, ...] = ("*",), user_id: str | None
-    ) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class AgentApi:
     """The entry points of the agent layer."""
 
     oracle: Oracle
-    messages: MessageSubmitter
     client_histories: ClientHistoryIndex
     passthrough: ModelPassthrough
     sessions: SessionViews
@@ -72,21 +62,21 @@ class AgentApi:
     projects: ProjectViews
     notes: NotesLoader
     code: CodeLoader
-    threads: ThreadLogs
+    threads: Threads
     notices: NoticeViews
     rules: RuleViews
     approvals: ApprovalViews
     spending: SpendingViews
-    events: Events
+    events: Bus
     engine: LocalEngine
 
 
 def build_agent_api(
     deps: RunDeps,
     *,
-    events: Events,
+    events: Bus,
     get_tree: GetTree,
-    prompt_folder: Callable[[RunInputs], Path | None],
+    prompt_folder: Callable[[ClaimedRun], Path | None],
     is_server: bool,
 ) -> AgentApi:
     """Build the agent API on these dependencies.
@@ -112,12 +102,9 @@ def build_agent_api(
         ),
         watchdog=Watchdog(WATCHDOG_TIMEOUT_SECONDS, recovery=recovery),
     )
-    engine = LocalEngine(
-        storage, driver.execute, is_server=is_server, policy=deps.policy, redact=deps.redact
-    )
+    engine = LocalEngine(storage, driver, is_server=is_server, policy=deps.policy)
     return AgentApi(
-        oracle=Oracle(storage, engine, histories=histories, deps=deps),
-        messages=MessageSubmitter(deps, engine, histories=histories),
+        oracle=Oracle(deps, engine, histories=histories),
         client_histories=ClientHistoryIndex(storage, deps.token_counter),
         passthrough=ModelPassthrough(deps),
         sessions=SessionViews(storage),

@@ -14,11 +14,10 @@ from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
+    BillingScope,
     CallPlan,
-    Meter,
     ModelUsage,
     Reservation,
-    StoreOperation,
     has_no_usage,
 )
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
@@ -32,7 +31,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
-from dodona.store.accounts.audit import AuditLog
+from dodona.store.db.database import StoreOperation
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
 
@@ -47,35 +46,55 @@ class ModelCall:
     estimated_input_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BillingScope:
-    """The user, agent and session that a model call is billed to.
+def _ignore_event(event: ModelEvent) -> None:
+    del event
 
-    A settlement may be committed later than its reservation. A call within a run has `run_id` and
-    `attempt`; a call outside of runs has `owner_process`.
+
+async def call_in_run(
+    context: RunContext,
+    call: ModelCall,
+    on_event: Callable[[ModelEvent], None],
+    partial_answer: PartialAnswer,
+) -> Done:
+    """Make a call that is billed to the run; collect its text in `partial_answer` meanwhile."""
+
+    def handle(event: ModelEvent) -> None:
+        partial_answer.add(event)
+        on_event(event)
+
+    async def settle(operation: StoreOperation[Any]) -> None:
+        context.journal.add_to_next_commit(operation)
+
+    plan = _build_plan(context.billing, call)
+    reservation = _CallReservation(context.deps, plan, context.journal.commit, settle)
+    return await _call_metered(call, reservation, handle)
+
+
+async def call_outside_run(
+    deps: RunDeps,
+    scope: BillingScope,
+    call: ModelCall,
+    on_event: Callable[[ModelEvent], None] = _ignore_event,
+) -> Done:
+    """Make a call that belongs to no run; pass each event to `on_event` as it arrives.
+
+    Usage is always settled, also after a cancellation. If the process dies, the next process that
+    opens the store settles it.
     """
-
-    meter: Meter
-    audit: AuditLog
-    reserve: Commit
-    settle: Commit
-    user_id: str
-    agent_id: str
-    session_key: str
-    run_id: int | None = None
-    attempt: int = 0
-    owner_process: str | None = None
+    scope = replace(scope, run_id=None, attempt=0, owner=deps.storage.owner)
+    commit = deps.storage.commit
+    reservation = _CallReservation(deps, _build_plan(scope, call), commit, commit)
+    return await _call_metered(call, reservation, on_event)
 
 
-async def call_metered(
-    scope: BillingScope, call: ModelCall, on_event: Callable[[ModelEvent], None]
+async def _call_metered(
+    call: ModelCall, reservation: _CallReservation, on_event: Callable[[ModelEvent], None]
 ) -> Done:
     """Return the complete response; pass each event to `on_event` as it arrives.
 
     Usage is always settled: for an interrupted call, as far as it is known.
     """
-    plan = _build_plan(scope, call)
-    reservation = _CallReservation(scope, plan)
+    plan = reservation.plan
     await reservation.reserve()
     request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=reservation.retry)
     stream: ModelStream | None = None
@@ -111,11 +130,7 @@ async def _consume_until_done(
 def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
     chosen, max_tokens = call.chosen_model, call.request.max_tokens
     return CallPlan(
-        user_id=scope.user_id,
-        agent_id=scope.agent_id,
-        session_key=scope.session_key,
-        run_id=scope.run_id,
-        attempt=scope.attempt,
+        scope=scope,
         step_key=call.step_key,
         provider=chosen.model.provider,
         model=chosen.model.name,
@@ -123,7 +138,6 @@ def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
         max_output_tokens=max(1, chosen.max_tokens if max_tokens is None else max_tokens),
         at=time(),
         fallbacks=chosen.fallbacks,
-        owner=scope.owner_process,
     )
 
 
@@ -138,26 +152,29 @@ def _fill_input_tokens(done: Done, plan: CallPlan) -> Done:
 class _CallReservation:
     """The reservation of a call: one attempt at a time, since each attempt may be billed."""
 
-    def __init__(self, scope: BillingScope, plan: CallPlan) -> None:
-        self._scope = scope
-        self._plan = plan
+    def __init__(self, deps: RunDeps, plan: CallPlan, reserve: Commit, settle: Commit) -> None:
+        self.plan = plan
+        self._deps = deps
+        self._commit_reservation = reserve
+        self._commit_settlement = settle  # may be later than the call ends
         self._reservation: Reservation | None = None
         self._attempted_model = (plan.provider, plan.model)  # changes with a fallback
 
     async def reserve(self) -> None:
-        scope = self._scope
+        deps, scope = self._deps, self.plan.scope
         try:
-            self._reservation = await scope.reserve(scope.meter.reserve(self._plan))
+            self._reservation = await self._commit_reservation(deps.meter.reserve(self.plan))
         except BudgetExceeded as error:
             what = f"{scope.agent_id}: {error.message}"
-            scope.audit.record(AuditEntry(kind="budget", what=what, user_id=scope.user_id))
+            deps.storage.audit.record(AuditEntry(kind="budget", what=what, user_id=scope.user_id))
             raise
 
     async def settle(self, *used: ModelUsage) -> None:
         """Settle the current reservation. A second call does nothing."""
         if self._reservation is not None:
             reservation, self._reservation = self._reservation, None
-            await self._scope.settle(self._scope.meter.settle(reservation, self._plan, used))
+            settlement = self._deps.meter.settle(reservation, self.plan, used)
+            await self._commit_settlement(settlement)
 
     async def retry(self, attempt: FailedAttempt, model: Model) -> None:
         """Settle a failed attempt and reserve budget for the next, which is billed separately."""
@@ -174,71 +191,3 @@ class _CallReservation:
             await self.settle(ModelUsage(*self._attempted_model, Usage(estimated=True)))
         else:
             await self.settle()
-
-
-async def call_in_run(
-    context: RunContext,
-    call: ModelCall,
-    on_event: Callable[[ModelEvent], None],
-    partial_answer: PartialAnswer,
-) -> Done:
-    """Make a call that is billed to the run; collect its text in `partial_answer` meanwhile."""
-
-    def handle(event: ModelEvent) -> None:
-        partial_answer.add(event)
-        on_event(event)
-
-    return await call_metered(_billing_scope(context), call, handle)
-
-
-def _billing_scope(context: RunContext) -> BillingScope:
-    async def settle(operation: StoreOperation[Any]) -> None:
-        context.journal.add_to_next_commit(operation)
-
-    claim = context.claim
-    return BillingScope(
-        meter=context.deps.meter,
-        audit=context.deps.storage.audit,
-        reserve=context.journal.commit,
-        settle=settle,
-        user_id=context.user_id,
-        agent_id=context.agent_id,
-        session_key=context.session_key,
-        run_id=claim.run_id,
-        attempt=claim.attempt,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOutsideRun(ModelCall):
-    """A model call outside of runs, with the user, agent and session that it is billed to."""
-
-    user_id: str
-    agent_id: str
-    session_key: str
-
-
-def _ignore_event(event: ModelEvent) -> None:
-    del event
-
-
-async def call_outside_run(
-    deps: RunDeps, call: CallOutsideRun, on_event: Callable[[ModelEvent], None] = _ignore_event
-) -> Done:
-    """Make a call that belongs to no run; pass each event to `on_event` as it arrives.
-
-    Usage is always settled, also after a cancellation. If the process dies, the next process that
-    opens the store settles it.
-    """
-    storage = deps.storage
-    scope = BillingScope(
-        meter=deps.meter,
-        audit=storage.audit,
-        reserve=storage.commit,
-        settle=storage.commit,
-        user_id=call.user_id,
-        agent_id=call.agent_id,
-        session_key=call.session_key,
-        owner_process=storage.owner,
-    )
-    return await call_metered(scope, call, on_event)

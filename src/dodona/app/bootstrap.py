@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import dodona.store
 from dodona.agent.api import AgentApi, build_agent_api
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
@@ -215,7 +214,7 @@ async def _open_code_indexes(
 
 def _build_meter(config: Config) -> Meter:
     settings = config.settings
-    return Meter(ceilings(settings), prices=price_list(settings), ledger=dodona.store)
+    return Meter(ceilings(settings), prices=price_list(settings))
 
 
 async def _start_agent_api(

@@ -22,6 +22,7 @@
     ├── NotFound           the caller: it does not exist, or belongs to another user
     ├── Cancelled          no action: a user cancelled it
     └── BadRequest         the caller: the request is invalid
+        ├── InvalidField       a field or parameter has an invalid value
         ├── HeadMoved          the conversation has changed: read its head again
         └── LaneFull           too many messages are queued: try again later
 
@@ -34,7 +35,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +282,14 @@ class BadRequest(DodonaError):
     http_status = 400
 
 
+class InvalidField(BadRequest):
+    """A field or parameter is invalid. `field` is its path, such as `messages[2].content`."""
+
+    def __init__(self, message: str, *, field: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
+
+
 class HeadMoved(BadRequest):
     """Another request moved the head of the conversation first: read it again."""
 
@@ -328,19 +340,53 @@ def as_text(error: DodonaError) -> str:
     return "\n".join(blocks)
 
 
+class ErrorPosition(msgspec.Struct, frozen=True):
+    """Where a problem is."""
+
+    file: str
+    line: int | msgspec.UnsetType = msgspec.UNSET
+    column: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """An error, as programs receive it."""
+
+    code: Annotated[str, Meta(description="A stable, machine-readable code.")]
+    message: Annotated[str, Meta(description="The problem.")]
+    hint: Annotated[str, Meta(description="How to fix it; may be empty.")]
+    where: ErrorPosition | msgspec.UnsetType = msgspec.UNSET
+    problems: (
+        Annotated[list[ErrorBody], Meta(description="All problems, if there are several.")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    details: (
+        Annotated[
+            dict[str, Any],
+            Meta(description="Details; for a budget: scope, used, limit, resets_at and more."),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
+def to_body(error: DodonaError) -> ErrorBody:
+    """Return an error for programs; `where` and `details` are included if they are set."""
+    where, problems = error.where, error.problems()
+    unset = msgspec.UNSET
+    return ErrorBody(
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+        where=ErrorPosition(where.file, where.line or unset, where.column or unset)
+        if where
+        else unset,
+        details=error.details or unset,
+        problems=[to_body(each) for each in problems] if len(problems) > 1 else unset,
+    )
+
+
 def as_json(error: DodonaError) -> dict[str, Any]:
-    """Render an error for programs; `where` and `details` are included if they are set."""
-    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-    if error.where:
-        numbers = {"line": error.where.line, "column": error.where.column}
-        position = {name: number for name, number in numbers.items() if number}
-        body["where"] = {"file": error.where.file, **position}
-    if error.details:
-        body["details"] = error.details
-    problems = error.problems()
-    if len(problems) > 1:
-        body["problems"] = [as_json(problem)["error"] for problem in problems]
-    return {"error": body}
+    """Return an error as the JSON document of a response."""
+    return {"error": msgspec.to_builtins(to_body(error), enc_hook=str)}
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

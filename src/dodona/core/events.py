@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
 from time import time
 from typing import Any, Final
+
+import msgspec
 
 
 class Severity(Enum):
@@ -72,8 +73,7 @@ def _event_id() -> str:
     return f"{_PROCESS_PREFIX}-{next(_event_numbers):x}"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something that happened.
 
     Events with the same `dedupe_key` are duplicates; if it is empty, the subscriber decides.
@@ -82,34 +82,10 @@ class Event:
     type: str
     source: str
     severity: Severity = Severity.INFO
-    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    timestamp: float = field(default_factory=time)
+    payload: Mapping[str, Any] = {}
+    timestamp: float = msgspec.field(default_factory=time)
     dedupe_key: str = ""
-    id: str = field(default_factory=_event_id)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "type": self.type,
-            "source": self.source,
-            "severity": self.severity.value,
-            "payload": dict(self.payload),
-            "timestamp": self.timestamp,
-            "dedupe_key": self.dedupe_key,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Event:
-        """Rebuild an event from the output of `as_json`."""
-        return cls(
-            data["type"],
-            data["source"],
-            Severity(data["severity"]),
-            data["payload"],
-            data["timestamp"],
-            data["dedupe_key"],
-            data["id"],
-        )
+    id: str = msgspec.field(default_factory=_event_id)
 
 
 Emit = Callable[[Event], None]

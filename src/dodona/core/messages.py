@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 
 def _encodings() -> dict[str, bytes]:
     return {}
@@ -29,8 +31,7 @@ class ToolSpec:
     strict: bool | None = None  # whether arguments must follow the schema, if the provider can
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """A call as the model wrote it: `arguments` is JSON text, and may be malformed."""
 
     id: str

@@ -1,14 +1,17 @@
-"""The OpenAPI document, built from the operations and the schemas that they name."""
+"""The OpenAPI document, built from the operations and the types of their documents."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 import dodona
+from dodona.core.chunks import AnyChunk
 from dodona.core.domain.api_tokens import SCOPES
+from dodona.core.json_document import SCHEMA_REF, Schema, build_schemas
+from dodona.gateway.http.openai_errors import V1Error
 from dodona.gateway.http.operation import TOKEN_SCHEME
+from dodona.gateway.http.responses import ErrorDocument
 from dodona.gateway.routes import OPERATIONS
-from dodona.gateway.schemas import SCHEMAS
 
 _SECURITY_SCHEME: Final = {
     "type": "http",
@@ -21,11 +24,28 @@ _SECURITY_SCHEME: Final = {
 }
 
 
+_POSITION: Final[dict[str, Schema]] = {
+    "run_id": {"type": "integer"},
+    "seq": {"type": "integer", "description": "Increases within a run; the id of the event."},
+}
+
+
 def build_openapi() -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of all operations."""
+    types = [ErrorDocument, V1Error, *(d for each in OPERATIONS for d in each.documents())]
+    references, schemas = build_schemas(types)
+    references = [
+        _name_chunks(each, schemas) if t == AnyChunk else each
+        for t, each in zip(types, references, strict=True)
+    ]
+
+    def schema_of(document: Any) -> Schema:
+        return references[types.index(document)]
+
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.as_openapi()
+        methods = paths.setdefault(operation.path, {})
+        methods[operation.method.lower()] = operation.as_openapi(schema_of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -35,5 +55,17 @@ def build_openapi() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": {TOKEN_SCHEME: _SECURITY_SCHEME}},
+        "components": {"schemas": schemas, "securitySchemes": {TOKEN_SCHEME: _SECURITY_SCHEME}},
     }
+
+
+def _name_chunks(union: Schema, schemas: dict[str, Schema]) -> Schema:
+    """Name the union of all chunks `Chunk`, and add the position in the stream to each."""
+    mapping: dict[str, str] = union["discriminator"]["mapping"]
+    for reference in mapping.values():
+        chunk = schemas[reference.rpartition("/")[2]]
+        chunk["properties"] |= _POSITION
+        chunk["required"] = [*dict.fromkeys([*chunk["required"], *_POSITION])]
+    schemas["Chunk"] = {**union, "oneOf": union["anyOf"]}
+    del schemas["Chunk"]["anyOf"]
+    return {"$ref": SCHEMA_REF.format(name="Chunk")}

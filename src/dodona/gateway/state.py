@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from msgspec import UNSET, Meta, UnsetType
+
+import dodona
 from dodona.agent.api import AgentApi
+from dodona.core.domain.budgets import BudgetUnit
 from dodona.core.domain.routing import LiveRouter
+from dodona.core.json_document import Document
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
@@ -18,12 +23,42 @@ from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
-StatusProvider: TypeAlias = ReadinessCheck
 
 
-async def empty_status() -> Mapping[str, Any]:
-    """Return no status: the default where the process measures nothing."""
-    return {}
+class BudgetStatus(Document, kw_only=True):
+    """A budget of the current day or month."""
+
+    scope: str
+    period: str
+    unit: BudgetUnit
+    used: Annotated[float, Meta(description="Usage, including reservations of calls in progress.")]
+    ceiling: float
+
+
+class GatewayStatus(Document, kw_only=True):
+    """Runs, queues, streams and budgets."""
+
+    version: str = dodona.__version__
+    uptime_seconds: float | UnsetType = UNSET
+    runs: Annotated[int, Meta(description="Active runs.")] | UnsetType = UNSET
+    lanes_waiting: (
+        Annotated[int, Meta(description="Conversations with a queued run.")] | UnsetType
+    ) = UNSET
+    streams: Annotated[int, Meta(description="Open event streams and WebSockets.")] | UnsetType = (
+        UNSET
+    )
+    budgets: (
+        Annotated[list[BudgetStatus], Meta(description="Budgets of the current day and month.")]
+        | UnsetType
+    ) = UNSET
+
+
+StatusProvider: TypeAlias = Callable[[], Awaitable[GatewayStatus]]
+
+
+async def empty_status() -> GatewayStatus:
+    """Return only the version: the default where the process measures nothing."""
+    return GatewayStatus()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dodona.metering.ceilings import Ceiling, Ceilings
-from dodona.metering.meter import Ledger, Meter, PriceList
+from dodona.metering.meter import Meter
+from dodona.metering.prices import Price, Prices
 
-__all__ = ["Ceiling", "Ceilings", "Ledger", "Meter", "PriceList"]
+__all__ = ["Ceiling", "Ceilings", "Meter", "Price", "Prices"]

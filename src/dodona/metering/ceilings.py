@@ -65,7 +65,8 @@ class Ceilings:
     def budget_lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[BudgetLine]:
         """Return the budgets that a call counts towards, each with the most that it may use."""
         amounts = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
-        names = {"session": plan.session_key, "agent": plan.agent_id, "user": plan.user_id}
+        payer = plan.scope
+        names = {"session": payer.session_key, "agent": payer.agent_id, "user": payer.user_id}
         lines: list[BudgetLine] = []
         for limit in self.limits(plan.at):
             name = names.get(limit.kind, "")

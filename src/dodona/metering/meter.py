@@ -16,62 +16,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Protocol
 
 from dodona.core.domain.budgets import (
     NANOS_PER_USD,
     BudgetLimit,
-    BudgetLine,
     CallPlan,
     ModelUsage,
     Reservation,
-    StoreOperation,
     TokenRecord,
     has_no_usage,
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
 from dodona.metering.ceilings import Ceilings
-
-
-class PriceList(Protocol):
-    """Prices of model calls in US dollars; None if a price is unknown."""
-
-    def cost(self, usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None: ...
-
-    def max_cost(
-        self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
-    ) -> Decimal | None:
-        """Return the most that a call can cost."""
-        ...
-
-
-class Ledger(Protocol):
-    """Storage of budgets and records: functions of the store, which metering cannot import."""
-
-    def reserve(
-        self,
-        tx: Any,
-        lines: Sequence[BudgetLine],
-        *,
-        run_id: int | None,
-        step_key: str,
-        attempt: int,
-        owner: str | None = None,
-        crash_record: TokenRecord | None = None,
-    ) -> Reservation: ...
-
-    def settle(
-        self,
-        tx: Any,
-        reservation: Reservation,
-        *,
-        tokens: int,
-        nanos: int | None,
-        estimated: bool = False,
-    ) -> bool: ...
-
-    def record(self, tx: Any, entry: TokenRecord, usage: Usage) -> None: ...
+from dodona.metering.prices import Prices
+from dodona.store.billing import budgets, token_records
+from dodona.store.db.database import StoreOperation, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +39,14 @@ class _Pricing:
     """Ceilings and prices, which change together."""
 
     ceilings: Ceilings
-    prices: PriceList
+    prices: Prices
 
 
 class Meter:
     """Enforces the ceilings, and records every call."""
 
-    def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
+    def __init__(self, ceilings: Ceilings, *, prices: Prices) -> None:
         self._pricing = _Pricing(ceilings, prices)
-        self._ledger = ledger
 
     @property
     def ceilings(self) -> Ceilings:
@@ -96,7 +55,7 @@ class Meter:
     def limits(self, at: float) -> tuple[BudgetLimit, ...]:
         return self._pricing.ceilings.limits(at)
 
-    def update(self, ceilings: Ceilings, prices: PriceList) -> None:
+    def update(self, ceilings: Ceilings, prices: Prices) -> None:
         """Apply these to the next calls; calls in progress keep their reservations."""
         self._pricing = _Pricing(ceilings, prices)
 
@@ -109,13 +68,13 @@ class Meter:
         lines = pricing.ceilings.budget_lines(plan, tokens=tokens, nanos=nanos)
         usage = ModelUsage(plan.provider, plan.model, _max_usage(plan))
         crash_record = _build_record(usage, max_cost, plan)
-        return lambda tx: self._ledger.reserve(
+        return lambda tx: budgets.reserve(
             tx,
             lines,
-            run_id=plan.run_id,
+            run_id=plan.scope.run_id,
             step_key=plan.step_key,
-            attempt=plan.attempt,
-            owner=plan.owner,
+            attempt=plan.scope.attempt,
+            owner=plan.scope.owner,
             crash_record=crash_record,
         )
 
@@ -137,13 +96,11 @@ class Meter:
         nanos = _nanos(sum(priced, Decimal(0))) if len(priced) == len(costs) else None
         estimated = any(each.usage.estimated for each in filled)
 
-        def settle(tx: Any) -> bool:
-            if not self._ledger.settle(
-                tx, reservation, tokens=tokens, nanos=nanos, estimated=estimated
-            ):
+        def settle(tx: Transaction) -> bool:
+            if not budgets.settle(tx, reservation, tokens=tokens, nanos=nanos, estimated=estimated):
                 return False
             for entry, each in zip(records, filled, strict=True):
-                self._ledger.record(tx, entry, each.usage)
+                token_records.record(tx, entry, each.usage)
             return True
 
         return settle
@@ -168,7 +125,7 @@ def _max_cost(pricing: _Pricing, plan: CallPlan) -> Decimal | None:
     return highest
 
 
-def _cost(prices: PriceList, used: ModelUsage, plan: CallPlan) -> Decimal | None:
+def _cost(prices: Prices, used: ModelUsage, plan: CallPlan) -> Decimal | None:
     """Price a call by the model name in the plan, because providers report other names.
 
     If it may have been one of several models, the most expensive one counts.
@@ -203,15 +160,15 @@ def _max_usage(plan: CallPlan) -> Usage:
 def _build_record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
     usage = used.usage
     return TokenRecord(
-        user_id=plan.user_id,
-        agent_id=plan.agent_id,
+        user_id=plan.scope.user_id,
+        agent_id=plan.scope.agent_id,
         provider=used.provider,
         model=used.model,
         input_tokens=max(0, usage.input_tokens),
         output_tokens=max(0, usage.output_tokens),
         cost_estimate_usd=None if cost is None else float(cost),
-        session_key=plan.session_key,
-        run_id=plan.run_id,
+        session_key=plan.scope.session_key,
+        run_id=plan.scope.run_id,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         reasoning_tokens=usage.reasoning_tokens,

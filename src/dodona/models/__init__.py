@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dodona.models.catalogue.prices import Price, Prices
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import FallbackModel
 from dodona.models.provider import Provider
@@ -19,8 +18,6 @@ __all__ = [
     "ExtractiveModel",
     "FallbackModel",
     "OfflineTokenCounter",
-    "Price",
-    "Prices",
     "Provider",
     "ScriptedModel",
     "TextCallModel",

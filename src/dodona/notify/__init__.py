@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.bus import ALL_TYPES, Bus, Subscription
+from dodona.notify.bus import ALL_TYPES, EVENTS_LOST, Bus, Subscription
 from dodona.notify.inbox import Inbox
 from dodona.notify.registry import BUILTIN_SUBSCRIBERS, SubscriberRegistry
 

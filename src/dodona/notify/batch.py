@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.errors import ConfigError
@@ -25,20 +27,23 @@ _EXCLUDED_ROW_FIELDS: Final = _OWNER_FIELDS | {"call", "blackboard"}
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Batch:
-    """The events of one subscriber under one key; `count` includes deduplicated events.
+class BatchState(msgspec.Struct):
+    """The events of one subscriber under one key; `count` includes deduplicated events."""
 
-    `subscriber` is None if the subscriber was removed; the notice then has a plain text.
-    """
-
-    subscriber: Subscriber | None
     subscriber_id: str
     key: str
     started_at: float
     count: int = 0
-    events: list[Event] = field(default_factory=list[Event])
-    stored_ids: list[int] = field(default_factory=list[int])
+    events: list[Event] = []
+    stored_ids: list[int] = []
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch and its subscriber; None if it was removed: the notice then has a plain text."""
+
+    subscriber: Subscriber | None
+    state: BatchState
 
     @property
     def point(self) -> InjectionPoint:
@@ -46,89 +51,68 @@ class Batch:
 
     @property
     def severity(self) -> Severity:
-        return max((event.severity for event in self.events), key=lambda each: each.rank)
+        return max((event.severity for event in self.state.events), key=lambda each: each.rank)
 
     @property
     def urgency(self) -> int:
-        return (
-            max(self.subscriber.urgency(event) for event in self.events) if self.subscriber else 0
-        )
+        if self.subscriber is None:
+            return 0
+        return max(self.subscriber.urgency(event) for event in self.state.events)
 
     @property
     def is_full(self) -> bool:
-        return self.subscriber is None or self.count >= self.subscriber.batching.max_size
+        return self.subscriber is None or self.state.count >= self.subscriber.batching.max_size
 
     def add(self, event: Event, stored_id: int | None) -> None:
         """Add an event. Of events with the same dedupe key only the last is kept; all count."""
         if event.dedupe_key:
-            self.events = [e for e in self.events if e.dedupe_key != event.dedupe_key]
-        self.events.append(event)
-        self.count += 1
+            self.state.events = [e for e in self.state.events if e.dedupe_key != event.dedupe_key]
+        self.state.events.append(event)
+        self.state.count += 1
         if stored_id is not None:
-            self.stored_ids.append(stored_id)
+            self.state.stored_ids.append(stored_id)
 
     def is_window_over(self, now: float) -> bool:
         window = self.subscriber.window_seconds if self.subscriber else 0
         # A clock that was set back must not hold the batch forever.
-        return now - self.started_at >= window or now < self.started_at
+        return now - self.state.started_at >= window or now < self.state.started_at
 
     def build_notice(self) -> Notice | None:
         """Render the notice; None if the template renders to nothing."""
         text, user_text = self._render_texts()
         if not text.strip() and not user_text.strip():
             return None
-        last = self.events[-1]
+        last = self.state.events[-1]
         metadata = {
             name: each for name, each in last.payload.items() if name not in _EXCLUDED_METADATA
         }
-        if self.count > 1:
-            metadata["count"] = self.count
+        if self.state.count > 1:
+            metadata["count"] = self.state.count
+        name, subscriber = self.state.subscriber_id, self.subscriber
         return Notice(
-            subscriber=self.subscriber_id,
+            subscriber=name,
             event_type=last.type,
             severity=self.severity,
             point=self.point,
             text=_truncate(text),
             user_text=_truncate(user_text),
-            system_type=self.subscriber.system_type if self.subscriber else self.subscriber_id,
+            system_type=subscriber.system_type if subscriber else name,
             metadata=metadata,
-            is_persistent=self.subscriber.is_persistent if self.subscriber else True,
-            events=tuple(event.id for event in self.events),
-            stored_ids=tuple(self.stored_ids),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "subscriber": self.subscriber_id,
-            "key": self.key,
-            "since": self.started_at,
-            "count": self.count,
-            "events": [event.as_json() for event in self.events],
-            "stored": list(self.stored_ids),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], subscriber: Subscriber | None) -> Batch:
-        return cls(
-            subscriber,
-            data["subscriber"],
-            data["key"],
-            data["since"],
-            data["count"],
-            [Event.from_json(event) for event in data["events"]],
-            list(data["stored"]),
+            is_persistent=subscriber.is_persistent if subscriber else True,
+            events=tuple(event.id for event in self.state.events),
+            stored_ids=tuple(self.state.stored_ids),
         )
 
     def _render_texts(self) -> tuple[str, str]:
         """Render the text for the model and the text for users."""
         if self.subscriber is None:
             return self._plain_text(), self._plain_text()
-        events = [event_values(event) for event in self.events]
+        events = [event_values(event) for event in self.state.events]
         values = {
             "events": events,
             "event": events[-1],
             "payload": events[-1]["payload"],
-            "count": self.count,
+            "count": self.state.count,
         }
         text = self._render(self.subscriber.template, values, formats.format_for_model)
         user_template = self.subscriber.user_template or self.subscriber.template
@@ -143,7 +127,7 @@ class Batch:
             rows = {"rows": format_rows(self._rows())} if template.uses_variable("rows") else {}
             return template.render({**values, **rows}).strip()
         except ConfigError as error:
-            _log.warning("subscriber %s: the template failed: %s", self.subscriber_id, error)
+            _log.warning("subscriber %s: the template failed: %s", self.state.subscriber_id, error)
             return self._plain_text()
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -153,14 +137,14 @@ class Batch:
                 for name, value in event.payload.items()
                 if name not in _EXCLUDED_ROW_FIELDS
             }
-            for event in self.events
+            for event in self.state.events
         ]
 
     def _plain_text(self) -> str:
-        last = self.events[-1]
+        last = self.state.events[-1]
         message = last.payload.get("message")
         text = f"{last.type}: {message}" if isinstance(message, str) and message else last.type
-        return f"{text} ({self.count} times)" if self.count > 1 else text
+        return f"{text} ({self.state.count} times)" if self.state.count > 1 else text
 
 
 def _truncate(text: str) -> str:

@@ -14,17 +14,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import insort
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Self, TypeAlias
+from itertools import chain
+from sys import maxsize
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from dodona.core.errors import BadRequest
 from dodona.core.events import PATTERN_HINT, Event, Severity, is_pattern, matches
-from dodona.notify.buffer import EVENTS_LOST, Cause, EventBuffer, QueuedEvent
 
 ALL_TYPES: Final = ("*",)
+EVENTS_LOST: Final = "events.lost"
 
 Handler: TypeAlias = Callable[[Event], None]
 
@@ -37,6 +39,64 @@ _DISPATCH_BATCH_SIZE = 500  # events dispatched before other callbacks of the ev
 _MAX_CASCADE = 1000
 # Rules can define new event types, so the cache is cleared when it is full.
 _MAX_CACHED_TYPES = 1024
+
+
+@dataclass(slots=True)
+class _Cause:
+    """The type of an external event, and the number of events that handlers emitted for it."""
+
+    type: str
+    cascade_count: int = 0
+
+
+class _QueuedEvent(NamedTuple):
+    """An event in the buffer: `number` orders all events, `cause` is None for external events."""
+
+    number: int
+    event: Event
+    cause: _Cause | None
+
+
+class _EventBuffer:
+    """When full, drops the oldest of the least severe events and reports how many were lost."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._size = 0
+        self._by_severity: tuple[deque[_QueuedEvent], ...] = tuple(
+            deque[_QueuedEvent]() for _ in Severity
+        )
+        self._lost_by_user: Counter[str | None] = Counter()
+        self.dropped = 0  # in total
+
+    def __bool__(self) -> bool:
+        return self._size > 0
+
+    def put(self, queued: _QueuedEvent) -> None:
+        self._by_severity[queued.event.severity.rank].append(queued)
+        if self._size < self._capacity:
+            self._size += 1
+            return
+        dropped = next(queue for queue in self._by_severity if queue).popleft()
+        self._lost_by_user[dropped.event.payload.get("user_id")] += 1
+        self.dropped += 1
+
+    def drain(self) -> deque[_QueuedEvent]:
+        """Remove and return all events in order, preceded by one `events.lost` per user."""
+        drained = deque(self._loss_events())
+        # Each queue is already sorted and numbers are unique, so this only merges them.
+        drained.extend(sorted(chain.from_iterable(self._by_severity)))
+        for queue in self._by_severity:
+            queue.clear()
+        self._size = 0
+        return drained
+
+    def _loss_events(self) -> Iterable[_QueuedEvent]:
+        lost, self._lost_by_user = self._lost_by_user, Counter()
+        for user_id, count in lost.items():
+            owner = {} if user_id is None else {"user_id": user_id}
+            event = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})
+            yield _QueuedEvent(maxsize, event, None)  # for all current listeners
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,11 +173,11 @@ class Bus:
         self._listeners: list[_Listener] = []  # by priority
         self._by_type: dict[str, tuple[_Listener, ...]] = {}
         self._subscriptions: set[Subscription] = set()
-        self._buffer = EventBuffer(buffer_capacity)
+        self._buffer = _EventBuffer(buffer_capacity)
         self._number = 0
         self._subscription_losses = 0  # events lost by all slow subscribers together
-        self._drained: deque[QueuedEvent] = deque()  # from the buffer, dispatched next
-        self._cause: Cause | None = None  # of the event being dispatched
+        self._drained: deque[_QueuedEvent] = deque()  # from the buffer, dispatched next
+        self._cause: _Cause | None = None  # of the event being dispatched
         self._scheduled: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
@@ -132,7 +192,7 @@ class Bus:
         if self._cause is not None and not _allow_cascade(self._cause):
             return
         self._number += 1
-        self._buffer.put(QueuedEvent(self._number, event, self._cause))
+        self._buffer.put(_QueuedEvent(self._number, event, self._cause))
         if self._cause is None:
             self._dispatch_soon()
 
@@ -217,7 +277,7 @@ class Bus:
                     if not self._drained:
                         return False
                 number, event, cause = self._drained.popleft()
-                self._cause = cause or Cause(event.type)
+                self._cause = cause or _Cause(event.type)
                 self._dispatch(number, event)
         finally:
             self._cause = None
@@ -248,7 +308,7 @@ class Bus:
             self._by_type.clear()
 
 
-def _allow_cascade(cause: Cause) -> bool:
+def _allow_cascade(cause: _Cause) -> bool:
     """Count an event emitted by a handler. Above the limit, log once and return False."""
     cause.cascade_count += 1
     if cause.cascade_count == _MAX_CASCADE + 1:

@@ -6,52 +6,93 @@ injection point, when its window has passed or when it is full.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from dodona.conditions import BoundedValues
-from dodona.core.domain.notices import InjectionPoint, Notice, StoredNotice
+import msgspec
+from msgspec.structs import replace
+
+from dodona.conditions import BoundedValues, Condition, ConditionFailed, compile_condition
+from dodona.core.domain.notices import (
+    EVENT_VARIABLES,
+    Deferral,
+    DeferUntil,
+    InjectionPoint,
+    Notice,
+    StoredNotice,
+)
+from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
-from dodona.notify.batch import Batch
-from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.scheduled import ScheduledNotice, is_due_at_once, notice_ids, scheduled_from
+from dodona.notify.batch import Batch, BatchState
+from dodona.notify.bus import EVENTS_LOST
+from dodona.notify.registry import SubscriberRegistry
 from dodona.notify.subscriber import Subscriber, event_values
 
 MAX_BATCHES: Final = 200
 MAX_SCHEDULED: Final = 200
 NOTICES_LOST: Final = "notices_lost"
+_TOOL_CALL_PREFIX: Final = "tool.call."
+
+_log = logging.getLogger(__name__)
 
 
-class SubscriberSource(Protocol):
-    """Provides the current subscribers; they may change between events."""
+@dataclass(frozen=True, slots=True)
+class _ScheduledNotice:
+    """A stored notice that is not due yet."""
 
-    def for_event_type(self, type_: str) -> Sequence[Subscriber]: ...
+    notice: StoredNotice
+    condition: Condition | None = field(default=None, compare=False)
 
-    def get(self, id_: str) -> Subscriber | None: ...
+    def is_due_at(self, now: float) -> bool:
+        due = self.notice.due
+        return due.until is DeferUntil.TIME and (due.at is None or now >= due.at)
+
+    def is_due_with(self, event: Event, values: Mapping[str, Any]) -> bool:
+        """Return whether this is the event that the notice waits for."""
+        due = self.notice.due
+        if due.until is DeferUntil.TOOL:
+            return (
+                event.type.startswith(_TOOL_CALL_PREFIX) and event.payload.get("tool") == due.tool
+            )
+        if self.condition is None:
+            return False
+        try:
+            return self.condition.holds(values)
+        except ConditionFailed:  # most events lack the fields that the condition uses
+            return False
+
+
+class InboxState(msgspec.Struct, omit_defaults=True):
+    """The undelivered notices of a run, as a step stores them for a resumed run."""
+
+    batches: list[BatchState] = []
+    scheduled: list[StoredNotice] = []
+    delivered: list[tuple[str, str, float]] = []  # subscriber, key and time
+    lost_count: int = 0
 
 
 class Inbox:
     """The inbox of a run, with the subscribers that its user has enabled or disabled.
 
-    `clock` returns Unix time in seconds.
+    Core subscribers cannot be disabled. No method blocks.
     """
 
     def __init__(
         self,
-        subscribers: SubscriberSource,
-        *,
+        subscribers: SubscriberRegistry,
         disabled: Collection[str] = (),
         enabled: Collection[str] = (),
-        clock: Callable[[], float],
     ) -> None:
         self._subscribers = subscribers
         # Not copied: changes by the user take effect with the next event.
         self._disabled = disabled
         self._enabled = enabled
-        self._clock = clock
+        self._clock = subscribers.clock
         self._batches: list[Batch] = []  # by start time
         self._open_batches: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
-        self._scheduled: list[ScheduledNotice] = []
+        self._scheduled: list[_ScheduledNotice] = []
         # Delivery times of batches with a dedupe window.
         self._last_delivered: dict[tuple[str, str], float] = {}
         self._lost_count = 0
@@ -68,15 +109,16 @@ class Inbox:
 
         Notices beyond the limit stay in the store for the next run.
         """
-        seen_ids = notice_ids(self._scheduled).union(*(batch.stored_ids for batch in self._batches))
+        seen_ids = {each.notice.id for each in self._scheduled}
+        seen_ids.update(*(batch.state.stored_ids for batch in self._batches))
         for notice in notices:
             if notice.id in seen_ids:
                 continue
             seen_ids.add(notice.id)
-            if is_due_at_once(notice):
+            if notice.due.until is DeferUntil.SESSION:
                 self._add_event(notice.event, notice.id)
             elif len(self._scheduled) < MAX_SCHEDULED:
-                self._scheduled.append(scheduled_from(notice))
+                self._scheduled.append(_schedule(notice))
 
     def has_notices(self, *points: InjectionPoint) -> bool:
         """Return whether notices wait for one of these points, even if they are not due yet."""
@@ -87,7 +129,7 @@ class Inbox:
             or any(
                 subscriber.point in accepted
                 for each in self._scheduled
-                for subscriber in self._subscribers.for_event_type(each.event.type)
+                for subscriber in self._subscribers.for_event_type(each.notice.event.type)
             )
         )
 
@@ -107,33 +149,23 @@ class Inbox:
         notices = (batch.build_notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
         return [*self._loss_notices(points), *(notice for notice in notices if notice is not None)]
 
-    def as_json(self) -> Sequence[Any]:
+    def state(self) -> InboxState:
         """Return the state of the inbox for `restore`."""
-        return [
-            *({"batch": batch.as_json()} for batch in self._batches),
-            *({"expected": each.as_json()} for each in self._scheduled),
-            *({"told": [*key, at]} for key, at in self._last_delivered.items()),
-            *([{"lost": self._lost_count}] if self._lost_count else []),
-        ]
+        return InboxState(
+            [batch.state for batch in self._batches],
+            [each.notice for each in self._scheduled],
+            [(*key, at) for key, at in self._last_delivered.items()],
+            self._lost_count,
+        )
 
-    def restore(self, state: Sequence[Any]) -> None:
+    def restore(self, state: InboxState) -> None:
         """Replace the state of the inbox."""
-        self._batches, self._open_batches, self._scheduled = [], {}, []
-        self._last_delivered, self._lost_count = {}, 0
-        for each in state:
-            match each:
-                case {"batch": batch}:
-                    self._add_batch(
-                        Batch.from_json(batch, self._subscribers.get(batch["subscriber"]))
-                    )
-                case {"expected": notice}:
-                    self._scheduled.append(ScheduledNotice.from_json(notice))
-                case {"told": [subscriber, key, at]}:
-                    self._last_delivered[subscriber, key] = at
-                case {"lost": count}:
-                    self._lost_count = count
-                case _:
-                    raise ValueError(f"invalid inbox state: {each!r:.80}")
+        self._batches, self._open_batches = [], {}
+        for batch in state.batches:
+            self._add_batch(Batch(self._subscribers.get(batch.subscriber_id), batch))
+        self._scheduled = [_schedule(notice) for notice in state.scheduled]
+        self._last_delivered = {(name, key): at for name, key, at in state.delivered}
+        self._lost_count = state.lost_count
 
     def _add_event(self, event: Event, stored_id: int | None) -> None:
         subscribers = self._subscribers.for_event_type(event.type)
@@ -156,7 +188,7 @@ class Inbox:
     ) -> None:
         batch = self._open_batches.get((subscriber.id, key))
         if batch is None or batch.is_full:
-            batch = Batch(subscriber, subscriber.id, key, self._clock())
+            batch = Batch(subscriber, BatchState(subscriber.id, key, self._clock()))
             self._add_batch(batch)
         batch.subscriber = subscriber  # its file may have changed since
         batch.add(event, stored_id)
@@ -165,18 +197,18 @@ class Inbox:
 
     def _add_batch(self, batch: Batch) -> None:
         self._batches.append(batch)
-        self._open_batches[batch.subscriber_id, batch.key] = batch
+        self._open_batches[batch.state.subscriber_id, batch.state.key] = batch
 
     def _drop_least_severe(self) -> None:
         """Drop the oldest of the least severe batches. Stored notices return in the next run."""
         least = min(self._batches, key=lambda batch: batch.severity.rank)
         self._remove_batches([least])
-        self._lost_count += least.count
+        self._lost_count += least.state.count
 
     def _is_due(self, batch: Batch, now: float) -> bool:
         if batch.is_full:
             return True
-        delivered_at = self._last_delivered.get((batch.subscriber_id, batch.key))
+        delivered_at = self._last_delivered.get((batch.state.subscriber_id, batch.state.key))
         quiet_seconds = batch.subscriber.dedupe_seconds if batch.subscriber else 0
         is_quiet = delivered_at is not None and delivered_at <= now < delivered_at + quiet_seconds
         return batch.is_window_over(now) and not is_quiet
@@ -185,7 +217,7 @@ class Inbox:
         self._remove_batches(due)
         for batch in due:
             if batch.subscriber and batch.subscriber.dedupe_seconds:
-                self._last_delivered[batch.subscriber_id, batch.key] = now
+                self._last_delivered[batch.state.subscriber_id, batch.state.key] = now
         if len(self._last_delivered) > MAX_BATCHES:
             # Forget the oldest deliveries first.
             self._last_delivered = dict(list(self._last_delivered.items())[-MAX_BATCHES:])
@@ -197,12 +229,12 @@ class Inbox:
             k: batch for k, batch in self._open_batches.items() if id(batch) not in numbers
         }
 
-    def _release_due(self, is_due: Callable[[ScheduledNotice], bool]) -> None:
+    def _release_due(self, is_due: Callable[[_ScheduledNotice], bool]) -> None:
         due = [each for each in self._scheduled if is_due(each)]
         if due:
             self._scheduled = [each for each in self._scheduled if each not in due]
             for each in due:
-                self._add_event(each.event, each.id)
+                self._add_event(each.notice.event, each.notice.id)
 
     def _loss_notices(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
         lost, self._lost_count = self._lost_count, 0
@@ -224,3 +256,17 @@ def _condition_values(event: Event) -> Mapping[str, Any]:
     """Return the variables for filters, keys and conditions."""
     values = event_values(event)
     return {"event": values, "payload": values["payload"]}
+
+
+def _schedule(notice: StoredNotice) -> _ScheduledNotice:
+    """Build a scheduled notice; its condition is compiled once."""
+    due = notice.due
+    if due.until is not DeferUntil.CONDITION:
+        return _ScheduledNotice(notice)
+    try:
+        return _ScheduledNotice(notice, compile_condition(due.condition, names=EVENT_VARIABLES))
+    except ConfigError as error:
+        # The condition was valid in another version. Delivering early beats never delivering.
+        text = "notice %d has an invalid condition and is delivered now: %s"
+        _log.warning(text, notice.id, error)
+        return _ScheduledNotice(replace(notice, due=Deferral(DeferUntil.TIME)))

@@ -12,7 +12,6 @@ from typing import Any, Final
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation
 from dodona.documents import list_files, watch_folders
 from dodona.notify.formats import toon_encoder
-from dodona.notify.inbox import Inbox
 from dodona.notify.subscriber import Subscriber, read_subscriber
 
 BUILTIN_SUBSCRIBERS: Final = Path(__file__).parent / "subscribers"
@@ -60,7 +59,7 @@ class SubscriberRegistry:
     ) -> None:
         self._folders = (builtin, *folders)
         self._skipped_folders = skipped_folders
-        self._clock = clock
+        self.clock = clock  # Unix time in seconds, for inboxes
         self._current = _SubscriberSet({}, ())
 
     def load(self) -> None:
@@ -93,13 +92,6 @@ class SubscriberRegistry:
         """Load the subscribers, and reload them on changes until the block ends."""
         async with watch_folders(self._folders, self.reload):
             yield self
-
-    def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """Create an inbox with these subscribers disabled or enabled; core ones stay on.
-
-        The collections are not copied: later changes affect the inbox.
-        """
-        return Inbox(self, disabled=disabled, enabled=enabled, clock=self._clock)
 
     def list(self) -> Sequence[Mapping[str, Any]]:
         """List the subscribers with id, name, description, events, core, enabled and file."""

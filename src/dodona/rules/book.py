@@ -79,6 +79,7 @@ class RuleBook:
         self.reload()
 
     def listens_to(self, event_type: str) -> bool:
+        """Whether any rule listens to this event type. Checked before a context is built."""
         return bool(self._rule_set.for_event_type(event_type))
 
     def evaluate(
@@ -90,7 +91,11 @@ class RuleBook:
         state: Mapping[str, Mapping[str, Any]],
         fired_rules: frozenset[str] = frozenset(),
     ) -> Sequence[RuleAction]:
-        """Return the actions of all enabled rules that match the event, by priority."""
+        """Return the actions of all enabled rules that match the event, by priority.
+
+        `context` has turn, history, user, project, event and result; `state` is by pack.
+        `fired_rules` fired earlier in this run: a rule that fires once per run is skipped.
+        """
         rule_set = self._rule_set
         event_inputs = EventInputs(event, context)
         actions: list[RuleAction] = []

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
@@ -81,10 +82,7 @@ async def call_tool(
         result,
         round((perf_counter() - started) * 1000),
         arguments,
-        outcome.sources[:MAX_SOURCES],
-        outcome.entry_count,
-        outcome.scores,
-        outcome.events[:MAX_EVENTS],
+        replace(outcome, sources=outcome.sources[:MAX_SOURCES], events=outcome.events[:MAX_EVENTS]),
         timed_out=timed_out,
     )
 

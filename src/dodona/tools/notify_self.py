@@ -14,14 +14,13 @@ from dodona.core.domain.notices import (
     Deferral,
     DeferUntil,
     NewNotice,
-    NoticeLog,
-    to_deferred_event,
 )
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.notifications.notices import NoticeLog
 from dodona.tools.registry import ToolRegistry
 
 MAX_MESSAGE_CHARS: Final = 2_000
@@ -104,8 +103,8 @@ def add(registry: ToolRegistry, log: NoticeLog) -> None:
             )
         )
         # A note for the next session is not delivered in this one.
-        events = () if due.until is DeferUntil.SESSION else (to_deferred_event(stored),)
-        return ToolOutput(f"Noted. It will be delivered {_format_deferral(due)}.", events=events)
+        notices = () if due.until is DeferUntil.SESSION else (stored,)
+        return ToolOutput(f"Noted. It will be delivered {_format_deferral(due)}.", notices=notices)
 
 
 def _build_event(arguments: Mapping[str, Any], context: ToolContext) -> Event:

@@ -104,7 +104,8 @@ def test_what_exchanges_leave_is_known() -> None:
     call = {"id": "1", "name": "thread_push", "arguments": pushed, "result": "ok", "failed": False}
     kept = {"turns": [{"calls": [call]}], "sources": [{"path": "spring.md"}]}
     first = exchange(1, "We decided to use `OakTree`.", "Noted: plant_oak is next.", **kept)
-    read = exchange(2, "What says the page?", "We will send the keys.", outside=["web"])
+    web = {"provenance": {"untrusted": ["web"]}}
+    read = exchange(2, "What says the page?", "We will send the keys.", **web)
     last = exchange(3, "So?", "So.", tokens=750)
     known = folded(Window(3, (*first, *read, *last))).build_extractive_summary()
     assert known.decisions == ("We decided to use `OakTree`.", "Plant in spring.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import msgspec
 
-from dodona.agent.conversation.exchange import Exchange, Turn, to_model_messages
+from dodona.agent.conversation.exchange import Exchange, Turn, TurnRecord, to_model_messages
 from dodona.core.domain.conversations.conversation import StoredMessage
 from dodona.core.messages import AssistantText, RawMessage, ToolCall, ToolResult, UserText
 
@@ -21,7 +21,8 @@ TURN = Turn(
 
 def test_a_turn_survives_being_kept() -> None:
     """Also the provider's own JSON, to the byte."""
-    assert Turn.read(json.loads(json.dumps(TURN.as_json()))) == TURN
+    kept = msgspec.json.decode(msgspec.json.encode(TURN.record()), type=TurnRecord)
+    assert kept.turn() == TURN
 
 
 def test_history_is_what_was_said() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dodona.agent.requests.client_history import ClientHistory
-from dodona.agent.requests.submit import ChannelMessage
+from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
+from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.messages import AssistantText, UserText
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, calls, opened
@@ -26,18 +27,17 @@ def recital(*exchanges: tuple[str, str], instructions: str = "") -> ClientHistor
 async def said(here: Opened, told: ClientHistory, question: str) -> ClientHistory:
     """Ask as such a client does; what it will tell next time."""
     peer = await here.agency.client_histories.match_or_create(USER, told)
-    message = ChannelMessage(
+    request = RunRequest(
+        user_id=USER,
+        question=question,
+        options=RunOptions(instructions=told.instructions),
         agent_id="oracle",
-        channel="v1",
-        account=USER,
-        content=question,
-        peer=peer,
-        options={"instructions": told.instructions} if told.instructions else {},
+        session_key=session_key("oracle", "v1", USER, peer),
     )
-    sent = await here.agency.messages.submit(USER, message)
-    answer = await here.answer(sent.run_id)
+    run_id = await here.oracle.submit(request)
+    answer = await here.answer(run_id)
     now = told.extended_with(question, answer.answer)
-    await here.agency.client_histories.remember(USER, sent.run_id, now)
+    await here.agency.client_histories.remember(USER, run_id, now)
     return now
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from dodona.agent.requests.passthrough import PassthroughRequest
 from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.budgets import BillingScope
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolSpec, UserText
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, ModelRequest, TextDelta
@@ -29,11 +30,12 @@ _HELD = statement(select(reservations.c.id).where(IS_RESERVED))
 
 
 def relayed(request: ModelRequest = ASKED, model: str = "") -> PassthroughRequest:
-    return PassthroughRequest(agent=GARDENER, session_key=KEY, request=request, model=model)
+    scope = BillingScope(user_id=USER, agent_id=GARDENER.id, session_key=KEY)
+    return PassthroughRequest(agent=GARDENER, scope=scope, request=request, model=model)
 
 
 def streaming(here: Opened, wanted: PassthroughRequest | None = None) -> AsyncGenerator[ModelEvent]:
-    return here.agency.passthrough.stream(USER, wanted or relayed())
+    return here.agency.passthrough.stream(wanted or relayed())
 
 
 def scripted(*answers: ScriptedAnswer) -> ScriptedModel:

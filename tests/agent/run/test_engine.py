@@ -68,6 +68,17 @@ async def test_followers_learn_that_the_process_leaves(file: Path) -> None:
         assert not any(chunk.is_last for chunk in [*driven, *waiting])
 
 
+async def test_a_run_that_is_released_before_it_begins_can_be_resumed(file: Path) -> None:
+    """Its readers are not left waiting, it is not active any more, and the next process answers."""
+    async with opened(file, ScriptedModel([])) as here:
+        run_id = await here.ask()
+        here.agency.engine._active_runs[run_id].release()
+        assert await here.chunks(run_id) == []
+        assert here.agency.engine.active_run_count == 0
+    async with opened(file, ScriptedModel(["Yes."])) as here:
+        assert (await here.answer(run_id)).answer == "Yes."
+
+
 async def test_questions_and_leaving_may_cross(file: Path) -> None:
     """Whatever was accepted while the process left is answered by the next one."""
     count = 30

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.requests.submit import ChannelMessage
 from dodona.agent.safety.untrusted import urls_in
+from dodona.core.domain.conversations.conversation import RunRequest
+from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.events import TOOL_CALL_HELD
 from dodona.core.messages import Origin, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
@@ -130,11 +131,14 @@ async def test_what_a_peer_names_is_not_what_the_user_typed(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "x")), "No.", calls(("echo", "y")), "Yes."])
     async with opened(file, model, tools=mine) as here:
         for origin, url in ((Origin.PEER, "https://evil.example/"), (Origin.USER, PAGE)):
-            message = ChannelMessage(
-                agent_id="oracle", channel="chat", account="acme", content=f"See {url}",
-                origin=origin,
-            )  # fmt: skip
-            await here.answer((await here.agency.messages.submit(USER, message)).run_id)
+            message = RunRequest(
+                user_id=USER,
+                question=f"See {url}",
+                origin=origin.value,
+                agent_id="oracle",
+                session_key=session_key("oracle", "chat", "acme"),
+            )
+            await here.answer(await here.oracle.submit(message))
         assert [made.context.allowed_urls for made in mine.of("echo")] == [set(), {PAGE}]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from time import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from dodona.agent.turn_control.config import AgentConfig
@@ -14,7 +14,6 @@ from dodona.agent.turn_control.decision import (
     DefaultDecisionTree,
     decision_tree,
     make_decision_tree,
-    pending_warnings,
 )
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.errors import BadRequest
@@ -39,13 +38,13 @@ def test_a_run_goes_on() -> None:
 
 def test_the_order_of_reasons() -> None:
     """Everything is over at once; one reason after the other is taken away."""
-    stuck = {"stuck_since": 1, "errors_in_a_row": 3}
     values: dict[str, Any] = {
         "turn": 10,
         "tokens_used": 1000,
         "start_time": time() - 11,
         "recent_actions": ("a", "a", "a"),
-        "extensions": stuck,
+        "stuck_since": 1,
+        "errors_in_a_row": 3,
     }
     order = [
         ("cancelled", {"termination_reason": "cancelled"}),
@@ -59,7 +58,7 @@ def test_the_order_of_reasons() -> None:
     for reason, change in order:
         values.update(change)
         assert TREE.should_continue(state(**values)) == (False, reason)
-    values["extensions"] = {"errors_in_a_row": 2}
+    values["errors_in_a_row"] = 2
     assert TREE.should_continue(state(**values)) == (True, "")
 
 
@@ -67,7 +66,7 @@ def test_limits_that_are_near_are_not_its_business() -> None:
     """Rules tell of them, from what the state says."""
     now = TREE.on_turn_start(state(turn=9, tokens_used=990))
     assert now.turn == 10
-    assert pending_warnings(now) == ()
+    assert now.pending_warnings == ()
 
 
 def test_what_a_tree_keeps_is_json() -> None:
@@ -75,10 +74,11 @@ def test_what_a_tree_keeps_is_json() -> None:
     now = TREE.on_turn_start(state(turn=9, tokens_used=900))
     for _ in range(3):
         now = TREE.on_tool_result(now, result(failed=True))
-    kept = json.loads(json.dumps(dict(now.extensions)))
-    again = replace(now, extensions=kept)
-    assert pending_warnings(again) == pending_warnings(now)
-    assert [notice.system_type for notice in pending_warnings(now)] == ["no_progress"]
+    kept = json.loads(json.dumps(now.stored()))
+    ids = {"user_id": now.user_id, "project_id": now.project_id}
+    again = msgspec.convert({**kept, **ids, "config": CONFIG}, AgentState)
+    assert again.pending_warnings == now.pending_warnings
+    assert [notice.system_type for notice in now.pending_warnings] == ["no_progress"]
     assert TREE.should_continue(again) == TREE.should_continue(now)
 
 
@@ -88,7 +88,7 @@ def test_no_progress_ends_after_the_model_was_told() -> None:
     for _ in range(3):
         assert TREE.should_continue(now)[0]
         now = TREE.on_tool_result(now, result())
-    (notice,) = pending_warnings(now)
+    (notice,) = now.pending_warnings
     assert (notice.system_type, "search" in notice.text) == ("no_progress", True)
     assert TREE.should_continue(now) == (True, "")
     now = TREE.on_tool_result(TREE.on_turn_start(now), result())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from dodona.agent.turn_control.loop_detector import LoopDetector, pattern_of
@@ -36,7 +37,8 @@ def test_malformed_arguments_have_a_pattern_too(arguments: str) -> None:
 def rounds(*calls: ToolCall) -> list[str]:
     watch, found = LoopDetector(), list[str]()
     for each in calls:
-        watch, pattern = LoopDetector.read(json.loads(json.dumps(watch.as_json()))).observe([each])
+        kept = msgspec.json.decode(msgspec.json.encode(watch), type=LoopDetector)
+        watch, pattern = kept.observe([each])
         found.append(pattern)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from time import time
 from typing import Any
 
@@ -21,7 +20,7 @@ def test_it_does_not_change() -> None:
     """Neither its fields nor its extensions, nor through what was given for them."""
     given = {"a": 1}
     made = state(extensions=given)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         made.turn = 2  # type: ignore[misc]
     with pytest.raises(TypeError):
         made.extensions["a"] = 2  # type: ignore[index]

@@ -63,10 +63,10 @@ async def asked(
     storage: Store, text: str, *, user: str = "ada", project: str = "default", tokens: int = 10
 ) -> ClaimedRun:
     """A run that has begun."""
-    asking = RunRequest(user_id=user, project_id=project, message=NewMessage("user", text, tokens))
+    asking = RunRequest(user_id=user, project_id=project, question=text, token_count=tokens)
     taken = await storage.runs.submit(asking)
-    assert taken.claimed is not None
-    return taken.claimed
+    assert isinstance(taken, ClaimedRun)
+    return taken
 
 
 async def answered(
@@ -93,13 +93,13 @@ async def answered(
         mentioned_files=("trees.md",),
     )
     await end(storage, driven, said)
-    return driven.claim.run_id
+    return driven.run_id
 
 
 async def end(storage: Store, driven: ClaimedRun, said: NewMessage) -> None:
     """Answer it."""
-    journal = await storage.journals.open(driven.claim)
-    used = driven.inputs.question.token_count + said.token_count
+    journal = await storage.journals.open(driven)
+    used = driven.question.token_count + said.token_count
     await journal.end(
         RunEnd(status=RunStatus.SUCCEEDED, messages=(said,), model="oak-1", context_tokens=used)
     )

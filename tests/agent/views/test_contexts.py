@@ -14,6 +14,7 @@ from dodona.core.domain.conversations.conversation import NewMessage, NewSummary
 from dodona.core.domain.projects import Project
 from dodona.core.errors import NotFound
 from dodona.store import Store
+from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked, end
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -26,7 +27,7 @@ FIELDS = (
 
 async def test_an_unknown_project_and_one_without_a_context_are_not_found(storage: Store) -> None:
     """The second is told how a context begins; another's project is unknown."""
-    contexts = ContextViews(storage)
+    contexts = AsJson(ContextViews(storage))
     await storage.projects.create(Project("ben", "garden"))
     for call in (contexts.show, contexts.close):
         with pytest.raises(NotFound) as missing:
@@ -41,7 +42,7 @@ async def test_an_unknown_project_and_one_without_a_context_are_not_found(storag
 async def test_a_context_has_all_fields_of_the_seed(storage: Store) -> None:
     """And the context_id to go on from."""
     run_id = await answered(storage, "What is an oak?", "A tree.", turns=(CALLED,))
-    shown = await ContextViews(storage).show("ada", "default")
+    shown = await AsJson(ContextViews(storage)).show("ada", "default")
     assert set(shown) == {*FIELDS, "context_id"}
     assert shown["context_id"] == context_id(run_id)
     assert TIME.fullmatch(shown["session_start"])
@@ -65,7 +66,9 @@ async def test_a_context_has_all_fields_of_the_seed(storage: Store) -> None:
 async def test_exchanges_are_those_of_the_seed(storage: Store) -> None:
     """Each message is one; a call's arguments are an object whatever the model wrote."""
     await answered(storage, "What is an oak?", "A tree.", turns=(CALLED,))
-    question, answer = (await ContextViews(storage).show("ada", "default"))["recent_exchanges"]
+    question, answer = (await AsJson(ContextViews(storage)).show("ada", "default"))[
+        "recent_exchanges"
+    ]
     assert TIME.fullmatch(question.pop("timestamp"))
     assert TIME.fullmatch(answer.pop("timestamp"))
     assert question.pop("id") != answer.pop("id")
@@ -99,7 +102,7 @@ async def test_the_ten_newest_exchanges_are_shown_the_oldest_first(storage: Stor
     """Whole runs: a question comes with its answer."""
     for number in range(12):
         await answered(storage, f"q{number}", f"a{number}")
-    shown = await ContextViews(storage).show("ada", "default")
+    shown = await AsJson(ContextViews(storage)).show("ada", "default")
     assert contents(shown) == [f"{kind}{number}" for number in range(2, 12) for kind in "qa"]
 
 
@@ -107,7 +110,7 @@ async def test_what_does_not_fit_the_budget_is_not_recent(storage: Store) -> Non
     """A context holds so much and no more."""
     for number in range(4):
         await answered(storage, f"q{number}", f"a{number}", tokens=3_000)
-    shown = await ContextViews(storage).show("ada", "default")
+    shown = await AsJson(ContextViews(storage)).show("ada", "default")
     assert contents(shown) == ["q2", "a2", "q3", "a3"]
 
 
@@ -119,7 +122,7 @@ async def test_a_summary_stands_for_what_came_before(storage: Store) -> None:
     )
     for number in range(11):
         await answered(storage, f"q{number}")
-    shown = await ContextViews(storage).show("ada", "default")
+    shown = await AsJson(ContextViews(storage)).show("ada", "default")
     assert shown["compressed_summary"] == "Oaks were spoken of."
     assert contents(shown)[0] == "q1"
 
@@ -127,7 +130,7 @@ async def test_a_summary_stands_for_what_came_before(storage: Store) -> None:
 async def test_a_question_that_is_being_answered_is_not_among_them(storage: Store) -> None:
     """One that was never answered has a context without a head."""
     await asked(storage, "Well?")
-    shown = await ContextViews(storage).show("ada", "default")
+    shown = await AsJson(ContextViews(storage)).show("ada", "default")
     assert (shown["context_id"], shown["recent_exchanges"]) == (None, [])
     assert (shown["last_model"], shown["status"]) == (None, "active")
 
@@ -137,7 +140,7 @@ async def test_contexts_of_projects_and_users_are_apart(storage: Store) -> None:
     await storage.projects.create(Project("ada", "garden"))
     for user, project in (("ada", "default"), ("ada", "garden"), ("ben", "default")):
         await answered(storage, f"{user} in {project}", user=user, project=project)
-    contexts = ContextViews(storage)
+    contexts = AsJson(ContextViews(storage))
     for user, project in (("ada", "default"), ("ada", "garden"), ("ben", "default")):
         shown = await contexts.show(user, project)
         assert contents(shown) == [f"{user} in {project}", "So be it."]
@@ -145,7 +148,7 @@ async def test_contexts_of_projects_and_users_are_apart(storage: Store) -> None:
 
 async def test_a_closed_context_shows_what_was_said_and_begins_anew(storage: Store) -> None:
     """Closing twice, or many times at once, is closing."""
-    contexts = ContextViews(storage)
+    contexts = AsJson(ContextViews(storage))
     await answered(storage, "old")
     closed = await asyncio.gather(*(contexts.close("ada", "default") for _ in range(8)))
     assert all(each == closed[0] for each in closed)
@@ -160,13 +163,13 @@ async def test_a_closed_context_shows_what_was_said_and_begins_anew(storage: Sto
 
 async def test_closing_leaves_a_run_alone(storage: Store) -> None:
     """It is answered in its conversation; the next question is asked in another."""
-    contexts = ContextViews(storage)
+    contexts = AsJson(ContextViews(storage))
     driven = await asked(storage, "old")
     assert (await contexts.close("ada", "default"))["status"] == "closed"
     another = await asked(storage, "new")  # which waits for nobody
     said = NewMessage("assistant", "So be it.", 10)
     await end(storage, driven, said)
-    run = await storage.runs.get("ada", driven.claim.run_id)
+    run = await storage.runs.get("ada", driven.run_id)
     assert run.status is RunStatus.SUCCEEDED
     await end(storage, another, said)
     assert contents(await contexts.show("ada", "default")) == ["new", "So be it."]

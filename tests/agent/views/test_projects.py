@@ -11,11 +11,12 @@ import pytest
 from dodona.agent.views import ProjectViews
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
+from tests.agent.views.as_json import AsJson
 
 
 @pytest.fixture
 def projects(storage: Store) -> ProjectViews:
-    return ProjectViews(storage)
+    return AsJson(ProjectViews(storage))
 
 
 @pytest.fixture
@@ -66,27 +67,24 @@ async def test_a_path_may_begin_at_home(
     assert made["vault_path"] == str(notes)
 
 
-async def test_all_mistakes_are_told_at_once(projects: ProjectViews, notes: Path) -> None:
-    """And nothing is made."""
+async def test_all_problems_are_reported_together(projects: ProjectViews, notes: Path) -> None:
+    """First those of the fields, then those of the folders; nothing is created."""
     (notes / "file").touch()
+    fields = {"id": 4, "vault_pth": str(notes), "code_paths": [], "settings": []}
     with pytest.raises(BadRequest) as refused:
-        await projects.create(
-            "ada",
-            {
-                "id": 4,
-                "vault_pth": str(notes),
-                "vault_path": "notes",
-                "code_paths": [str(notes), str(notes / "file")],
-                "settings": [],
-            },
-        )
+        await projects.create("ada", fields)
     assert [str(each) for each in refused.value.problems()] == [
-        "id must be a non-empty string.",
-        "a project has no field 'vault_pth'. Did you mean 'vault_path'?",
+        "there is no field 'vault_pth'. Did you mean 'vault_path'?",
+        "id must be a non-empty string (got 4).",
+        "settings must be an object.",
+    ]
+    folders = {"vault_path": "notes", "code_paths": [str(notes), str(notes / "file")]}
+    with pytest.raises(BadRequest) as refused:
+        await projects.create("ada", {"id": "garden", **folders})
+    assert [str(each) for each in refused.value.problems()] == [
         "vault_path must be an absolute path (got 'notes'). "
         "Start it with / or, for your home directory, with ~.",
         f"code_paths[1] is not a folder: {str(notes / 'file')!r}. Create it first.",
-        "settings must be an object.",
     ]
     assert len(await projects.list("ada")) == 1
 
@@ -101,22 +99,22 @@ async def test_a_vault_that_is_no_folder_is_refused(projects: ProjectViews, path
         await projects.create("ada", {"id": "garden", "vault_path": path})
 
 
-@pytest.mark.parametrize("paths", ["/", {"a": "/"}, ["/"] * 101, None, 4])
+@pytest.mark.parametrize("paths", ["/", {"a": "/"}, ["/"] * 101, 4])
 async def test_code_paths_are_a_list_of_folders(projects: ProjectViews, paths: Any) -> None:
     """Not one path, and not too many."""
-    with pytest.raises(BadRequest, match=r"^code_paths must be a list of at most 100 folders\.$"):
+    with pytest.raises(BadRequest, match=r"^code_paths must be a list of at most 100 strings"):
         await projects.create("ada", {"id": "garden", "code_paths": paths})
 
 
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({}, "a project needs an id. Give it a name, such as 'garden'."),
-        ({"id": ""}, "id must be a non-empty string."),
-        ({"id": None}, "id must be a non-empty string."),
+        ({}, "id is required."),
+        ({"id": ""}, "id must be a non-empty string"),
+        ({"id": None}, "id must be a non-empty string"),
         ({"id": "../x"}, "'../x' is not a valid project name."),
         ({"id": "default"}, "the project default already exists."),
-        ({"id": "garden", "user_id": "ben"}, "a project has no field 'user_id'."),
+        ({"id": "garden", "user_id": "ben"}, "there is no field 'user_id'."),
     ],
 )
 async def test_a_project_needs_a_name_of_its_own(
@@ -136,15 +134,15 @@ async def test_some_fields_change_and_the_rest_stay(projects: ProjectViews, note
     assert changed == {**made, "settings": {"a": 1}}
     changed = await projects.change("ada", "garden", {"vault_path": None})
     assert changed == {**made, "settings": {"a": 1}, "vault_path": None}
-    with pytest.raises(BadRequest) as refused:
-        await projects.change(
-            "ada", "garden", {"id": "park", "setings": {}, "code_paths": ["/x y"]}
-        )
-    assert [str(each) for each in refused.value.problems()] == [
-        "the id of a project cannot change. Create another project.",
-        "a project has no field 'setings'. Did you mean 'settings'?",
-        "code_paths[0] is not a folder: '/x y'. Create it first.",
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"id": "park"}, "the id of a project cannot change. Create another project."),
+        ({"setings": {}}, "there is no field 'setings'. Did you mean 'settings'?"),
+        ({"code_paths": ["/x y"]}, "code_paths[0] is not a folder: '/x y'. Create it first."),
     ]
+    for values, problem in wrong:
+        with pytest.raises(BadRequest) as refused:
+            await projects.change("ada", "garden", values)
+        assert str(refused.value) == problem
     assert await projects.get("ada", "garden") == changed
 
 

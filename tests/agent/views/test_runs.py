@@ -15,6 +15,7 @@ from dodona.core.errors import BadRequest, NotFound, ProviderError, ProviderErro
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
+from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -27,7 +28,7 @@ OVERVIEW = {
 
 async def test_runs_are_listed_newest_first_page_by_page(storage: Store) -> None:
     """The user's own, of one project or of all."""
-    runs = RunViews(storage)
+    runs = AsJson(RunViews(storage))
     await storage.projects.create(Project("ada", "garden"))
     made = [await answered(storage, f"q{number}") for number in range(5)]
     other = await answered(storage, "in the garden", project="garden")
@@ -45,7 +46,7 @@ async def test_runs_are_listed_newest_first_page_by_page(storage: Store) -> None
 async def test_a_run_in_a_list_says_where_it_belongs_and_how_it_went(storage: Store) -> None:
     """Without what was said, which may be long."""
     run_id = await answered(storage, "What is an oak?", tokens=7)
-    (shown,) = await RunViews(storage).list("ada")
+    (shown,) = await AsJson(RunViews(storage)).list("ada")
     assert set(shown) == OVERVIEW
     for name in ("created_at", "started_at", "ended_at"):
         assert TIME.fullmatch(shown.pop(name))
@@ -66,7 +67,7 @@ async def test_a_run_in_a_list_says_where_it_belongs_and_how_it_went(storage: St
 
 async def test_what_makes_no_page_is_refused(storage: Store) -> None:
     """With the bounds; a project that is not the user's is not found."""
-    runs = RunViews(storage)
+    runs = AsJson(RunViews(storage))
     await storage.projects.create(Project("ben", "garden"))
     for limit in (0, 201, -1):
         with pytest.raises(BadRequest, match=rf"from 1 to 200 \(got {limit}\)"):
@@ -90,7 +91,7 @@ async def test_a_run_is_shown_with_what_was_said(storage: Store) -> None:
         model="oak-1",
     )
     await answered(storage, "later")
-    shown = await RunViews(storage).show("ada", run_id)
+    shown = await AsJson(RunViews(storage)).show("ada", run_id)
     assert set(shown) == OVERVIEW | {"answer", "model", "sources", "messages", "steps"}
     assert (shown["question"], shown["answer"], shown["model"]) == (question, "A tree.", "oak-1")
     assert shown["sources"] == [{**source, "kind": "note", "version": ""}]
@@ -102,7 +103,7 @@ async def test_a_run_is_shown_with_what_was_said(storage: Store) -> None:
 async def test_a_run_that_goes_on_has_no_answer_yet(storage: Store) -> None:
     """Nor an end."""
     driven = await asked(storage, "Well?")
-    shown = await RunViews(storage).show("ada", driven.claim.run_id)
+    shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
     assert (shown["status"], shown["question"]) == ("running", "Well?")
     for name in ("answer", "model", "ended_at", "duration_ms", "error"):
         assert shown[name] is None
@@ -113,7 +114,7 @@ async def test_a_run_that_goes_on_has_no_answer_yet(storage: Store) -> None:
 async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> None:
     """In the order in which they began. What was asked of them is only a hash."""
     driven = await asked(storage, "Well?")
-    journal = await storage.journals.open(driven.claim)
+    journal = await storage.journals.open(driven)
     journal.begin(StepStart("loop[1]/think", "llm-call", Effect.NONE, "a long request"))
     said = {"text": "Let me see.", "input_tokens": 40, "output_tokens": 2}
     journal.finish("loop[1]/think", StepRecord("llm-call", succeeded=True, writes={"answer": said}))
@@ -123,7 +124,7 @@ async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> N
     ending = NewMessage("assistant", "I could not.", 5)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(ending,)))
 
-    steps = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
+    steps = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     for step in steps:
         assert TIME.fullmatch(step.pop("started_at"))
         assert TIME.fullmatch(step.pop("ended_at"))
@@ -154,27 +155,26 @@ async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> N
 async def test_a_step_that_wrote_down_its_failure_shows_it(storage: Store) -> None:
     """Until what steps left has expired; the steps themselves stay."""
     driven = await asked(storage, "Well?")
-    journal = await storage.journals.open(driven.claim)
+    journal = await storage.journals.open(driven)
     failure = {"code": "provider_failed", "message": "nobody answers.", "hint": ""}
     journal.begin(StepStart("think", "llm-call", Effect.NONE, "a long request"))
     journal.finish("think", StepRecord("llm-call", succeeded=False, writes={"failure": failure}))
     await journal.end(RunEnd(status=RunStatus.FAILED, error=failure))
 
-    (step,) = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
+    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", failure, None)
     await storage.journals.delete_step_results(time() + 1)
-    (step,) = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
+    (step,) = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", None, None)
 
 
 async def test_a_run_that_waits_is_shown_too(storage: Store) -> None:
     """It has not been started by anybody."""
     await asked(storage, "first")
-    message = NewMessage("user", "second", 10)
     waiting = await storage.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message)
+        RunRequest(user_id="ada", question="second", token_count=10)
     )
-    shown = await RunViews(storage).show("ada", waiting.run_id)
+    shown = await AsJson(RunViews(storage)).show("ada", waiting.run_id)
     assert (shown["status"], shown["attempt"]) == ("queued", 0)
     assert (shown["started_at"], shown["question"]) == (None, "second")
 
@@ -187,9 +187,9 @@ async def test_a_run_that_failed_says_why(storage: Store) -> None:
     told = {"code": "provider_failed", "message": "nobody answers.", "hint": "Wait."}
     for error in (as_json(failure), told):
         driven = await asked(storage, "Well?")
-        journal = await storage.journals.open(driven.claim)
+        journal = await storage.journals.open(driven)
         await journal.end(RunEnd(status=RunStatus.FAILED, error=error))
-        shown = await RunViews(storage).show("ada", driven.claim.run_id)
+        shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
         assert (shown["status"], shown["error"]) == ("failed", told)
 
 
@@ -202,5 +202,5 @@ async def test_a_run_that_is_not_there_or_anothers_is_not_found(
     theirs = await answered(storage, "theirs", user="ben")
     for each in (run_id, theirs):
         with pytest.raises(NotFound) as missing:
-            await RunViews(storage).show("ada", each)
+            await AsJson(RunViews(storage)).show("ada", each)
         assert str(missing.value) == (f"there is no run {each}. Find it in the list of your runs.")

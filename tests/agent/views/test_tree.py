@@ -9,10 +9,17 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import ContextViews, TreeViews
-from dodona.core.domain.conversations.conversation import CachedWindow, NewMessage, RunRequest
+from dodona.core.domain.conversations.conversation import (
+    CachedWindow,
+    ClaimedRun,
+    NewMessage,
+    RunRequest,
+    Window,
+)
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.store import Store
+from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import answered, asked, end
 
 MINE = ("ada", "default")
@@ -21,7 +28,7 @@ SAID = NewMessage("assistant", "So be it.", 10)
 
 @pytest.fixture
 def tree(storage: Store) -> TreeViews:
-    return TreeViews(storage)
+    return AsJson(TreeViews(storage))
 
 
 async def talked(storage: Store, count: int = 3) -> list[str]:
@@ -34,7 +41,7 @@ async def head(tree: TreeViews) -> str | None:
 
 
 async def exchanges(storage: Store) -> list[dict[str, Any]]:
-    return (await ContextViews(storage).show(*MINE))["recent_exchanges"]
+    return (await AsJson(ContextViews(storage)).show(*MINE))["recent_exchanges"]
 
 
 # -- shown -----------------------------------------------------------------------------------------
@@ -120,8 +127,8 @@ async def test_the_next_question_goes_on_from_what_is_checked_out(
     moved = await tree.checkout(*MINE, first)
     assert moved == {"project_id": "default", "head": first, "open_runs": []}
     run = await asked(storage, "after the first")
-    assert run.inputs.window is not None
-    assert [message.content for message in run.inputs.window.messages] == ["q0", "So be it."]
+    assert isinstance(run.window, Window)
+    assert [message.content for message in run.window.messages] == ["q0", "So be it."]
     await end(storage, run, SAID)
     assert (await tree.checkout(*MINE, "all three"))["head"] == third
     assert (await tree.checkout(*MINE, None))["head"] is None
@@ -142,13 +149,12 @@ async def test_what_was_known_of_a_window_is_not_taken_for_another(
     assert before.head_id is not None
     await tree.checkout(*MINE, first)
     await tree.checkout(*MINE, second)
-    message = NewMessage("user", "q2", 10)
     known = CachedWindow(before.head_id, before.updated_at, payload=object())
     taken = await storage.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message, cached_window=known)
+        RunRequest(user_id="ada", question="q2", token_count=10, cached_window=known)
     )
-    assert taken.claimed is not None
-    assert taken.claimed.inputs.window is not None
+    assert isinstance(taken, ClaimedRun)
+    assert isinstance(taken.window, Window)
 
 
 async def test_whoever_saw_another_head_is_told(storage: Store, tree: TreeViews) -> None:
@@ -177,24 +183,24 @@ async def test_a_run_under_way_becomes_a_branch(storage: Store, tree: TreeViews)
     first, second = await talked(storage, 2)
     run = await asked(storage, "long")
     moved = await tree.checkout(*MINE, first)
-    assert (moved["head"], moved["open_runs"]) == (first, [run.claim.run_id])
+    assert (moved["head"], moved["open_runs"]) == (first, [run.run_id])
     await end(storage, run, SAID)
     assert await head(tree) == first
     newest = (await tree.show(*MINE, limit=1))["nodes"][0]
-    assert (newest["id"], newest["parent"], newest["on_path"]) == (run.claim.run_id, second, False)
+    assert (newest["id"], newest["parent"], newest["on_path"]) == (run.run_id, second, False)
 
 
 async def test_a_run_that_has_not_ended_is_not_checked_out(storage: Store, tree: TreeViews) -> None:
     await talked(storage, 1)
     run = await asked(storage, "long")
-    with pytest.raises(BadRequest, match=f"run {run.claim.run_id} is running"):
-        await tree.checkout(*MINE, context_id(run.claim.run_id))
+    with pytest.raises(BadRequest, match=f"run {run.run_id} is running"):
+        await tree.checkout(*MINE, context_id(run.run_id))
 
 
 async def test_a_closed_context_is_shown_and_no_more(storage: Store, tree: TreeViews) -> None:
     """The next question is asked in another conversation, whatever was checked out here."""
     first, _ = await talked(storage, 2)
-    await ContextViews(storage).close(*MINE)
+    await AsJson(ContextViews(storage)).close(*MINE)
     assert (await tree.show(*MINE))["status"] == "closed"
     for call in (tree.checkout(*MINE, first), tree.branch(*MINE, name=first)):
         with pytest.raises(BadRequest) as closed:
@@ -290,7 +296,7 @@ async def test_a_message_that_is_not_in_the_conversation(storage: Store, tree: T
     """Another's, an older conversation's, or what is no id at all."""
     theirs = await answered(storage, "theirs", user="ben")
     old = await answered(storage, "old")
-    await ContextViews(storage).close(*MINE)
+    await AsJson(ContextViews(storage)).close(*MINE)
     await talked(storage, 1)
     ids = [
         str((await storage.runs.messages(user, run))[0].id)
@@ -306,9 +312,9 @@ async def test_branching_beside_a_run(storage: Store, tree: TreeViews) -> None:
     (first,) = await talked(storage, 1)
     run = await asked(storage, "long")
     waiting = await storage.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=NewMessage("user", "and?", 10))
+        RunRequest(user_id="ada", project_id="default", question="and?", token_count=10)
     )
-    (question,) = await storage.runs.messages("ada", run.claim.run_id)
+    (question,) = await storage.runs.messages("ada", run.run_id)
     assert (await tree.branch(*MINE, message_id=str(question.id)))["head"] == first
     (question,) = await storage.runs.messages("ada", waiting.run_id)
     with pytest.raises(BadRequest) as unknown:
@@ -361,7 +367,7 @@ async def test_nothing_is_pruned_that_a_run_follows(storage: Store, tree: TreeVi
     run = await asked(storage, "long")
     with pytest.raises(BadRequest) as refused:
         await tree.prune("ada", first)
-    assert str(refused.value) == f"run {run.claim.run_id} is running. Cancel it first."
+    assert str(refused.value) == f"run {run.run_id} is running. Cancel it first."
     assert len((await tree.show(*MINE))["nodes"]) == 3
 
 

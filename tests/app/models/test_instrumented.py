@@ -10,7 +10,7 @@ from dodona.app.models.instrumented import InstrumentedModels
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ChosenModel, Done, Model, ModelEvent, ModelRequest, TextDelta
-from dodona.models.catalogue.prices import Prices
+from dodona.metering.prices import Prices
 from dodona.models.fallback import FallbackModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.telemetry.metrics import Metrics

@@ -14,9 +14,9 @@ from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
-    LaneBusy,
     NewMessage,
     RunEnd,
+    RunNode,
     RunStatus,
 )
 from dodona.store import Store
@@ -48,12 +48,9 @@ def answer(text: str = "so be it", tokens: int = 5) -> list[NewMessage]:
     return [said(text, role="assistant", tokens=tokens)]
 
 
-async def next_of(
-    store: Store, conversation_id: int, *, waking: int | None = None
-) -> Claim | LaneBusy | None:
-    """Whose turn it is in a lane: the claim, without what the run is told with it."""
-    found = await store.runs.claim_next(conversation_id, wake_run_id=waking)
-    return found.claim if isinstance(found, ClaimedRun) else found
+async def next_of(store: Store, conversation_id: int) -> ClaimedRun | RunNode | None:
+    """Whose turn it is in a lane: ours, or that of the run that holds it."""
+    return await store.runs.claim_next(conversation_id)
 
 
 async def ended(
@@ -70,7 +67,7 @@ async def ended(
     for operation in also:
         journal.add_to_next_commit(operation)
     ending = RunEnd(status=status, messages=tuple(given), error=error)
-    return (await journal.end(ending)).head_moved
+    return await journal.end(ending) is not None
 
 
 async def claimed(store: Store, talk: Conversation) -> Claim:

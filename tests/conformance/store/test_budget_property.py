@@ -12,13 +12,11 @@ from decimal import Decimal
 
 import pytest
 
-from dodona import store as ledger
-from dodona.core.domain.budgets import CallPlan, ModelUsage
+from dodona.core.domain.budgets import BillingScope, CallPlan, ModelUsage
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models import Price, Prices
+from dodona.metering import Ceiling, Ceilings, Meter, Price, Prices
 from dodona.store import BudgetUnit, Store
 from dodona.store.schema import reservations, token_records
 from tests.conformance.store.saying import answer, asked, deadlocks, ended, next_of, rows_of
@@ -35,7 +33,7 @@ CEILINGS = Ceilings(
     monthly=Ceiling(usd=Decimal("0.1")),
 )
 PRICES = Prices({"oak": Price(Decimal("0.9"), Decimal("1.1"))})
-METER = Meter(CEILINGS, prices=PRICES, ledger=ledger)
+METER = Meter(CEILINGS, prices=PRICES)
 NAMES = {"session": "session_key", "agent": "agent_id", "user": "user_id"}
 USERS = ("ada", "bob", "eve")
 AGENTS = ("oracle", "scribe")
@@ -70,18 +68,20 @@ class Traffic:
     ) -> CallPlan:
         chance = self.chance
         return CallPlan(
-            user_id=payer[0],
-            agent_id=payer[1],
-            session_key=payer[2],
-            run_id=claim.run_id if claim else None,
-            attempt=claim.attempt if claim else 0,
+            scope=BillingScope(
+                user_id=payer[0],
+                agent_id=payer[1],
+                session_key=payer[2],
+                run_id=claim.run_id if claim else None,
+                attempt=claim.attempt if claim else 0,
+                owner=None if claim else store.owner,
+            ),
             step_key="ask",
             provider="openai",
             model="oak",
             input_tokens=chance.randrange(900),
             max_output_tokens=chance.randrange(1, 900),
             at=at,
-            owner=None if claim else store.owner,
         )
 
     def used(self, plan: CallPlan) -> list[ModelUsage]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.conversations.conversation import (
+    ClaimedRun,
+    NewMessage,
+    RunEnd,
+    RunOptions,
+    RunRequest,
+    RunStatus,
+)
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.messages import RawMessage
 from dodona.store import Store
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
-from tests.conformance.store.saying import rows_of, said
+from tests.conformance.store.saying import rows_of
 
 SECRET = 'hunter"22'
 
@@ -27,13 +33,17 @@ async def hiding(url: str) -> AsyncIterator[Store]:
 
 async def test_messages_have_no_secrets(hiding: Store) -> None:
     """Neither in their text, nor beside it; what cannot be changed is left out."""
-    question = replace(said(f"Is it {SECRET}?"), metadata={"wishes": {"model": SECRET}})
     asked = await hiding.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=question)
+        RunRequest(
+            user_id="ada",
+            question=f"Is it {SECRET}?",
+            token_count=10,
+            options=RunOptions(model=SECRET),
+        )
     )
-    assert asked.claimed is not None
-    assert asked.claimed.inputs.question.content == "Is it ***?"
-    journal = await hiding.journals.open(asked.claimed.claim)
+    assert isinstance(asked, ClaimedRun)
+    assert (asked.question.content, asked.options.model) == ("Is it ***?", "***")
+    journal = await hiding.journals.open(asked)
     await journal.end(
         RunEnd(
             status=RunStatus.SUCCEEDED,

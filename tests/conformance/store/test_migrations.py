@@ -13,11 +13,11 @@ import pytest
 from alembic import op
 from sqlalchemy import text
 
-from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest
+from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest, Window
 from dodona.store import Store, inspect, migrate, parse_location
 from dodona.store.integrity import check
 from tests.conformance.store.later import add_migration
-from tests.conformance.store.saying import ended, said
+from tests.conformance.store.saying import ended
 from tests.conformance.store.test_schema import connect
 from tests.stored import undelivered
 
@@ -132,24 +132,24 @@ async def test_runs_of_an_earlier_schema_go_on(later: str) -> None:
         assert await store.runs.claimable_lanes() == [1]
         cut = await store.runs.claim_next(1)
         assert isinstance(cut, ClaimedRun)
-        assert (cut.claim.run_id, cut.claim.attempt, cut.claim.parent_id) == (3, 2, 2)
-        assert cut.inputs.pins is None  # they were named, and not kept
+        assert (cut.run_id, cut.attempt, cut.parent_id) == (3, 2, 2)
+        assert cut.pins is None  # they were named then, and not kept
         assert _words(cut) == ["one", "on one", "two", "on two"]
-        journal = await store.journals.open(cut.claim)
+        journal = await store.journals.open(cut)
         assert [step.key for step in await store.journals.list_steps("ada", 3)] == ["read", "pay"]
         assert journal.past_chunks() == []
-        assert await ended(store, cut.claim)
+        assert await ended(store, cut)
         waited = await store.runs.claim_next(1)
         assert isinstance(waited, ClaimedRun)
-        assert (waited.claim.run_id, waited.claim.parent_id) == (4, 3)
+        assert (waited.run_id, waited.parent_id) == (4, 3)
         assert _words(waited) == ["one", "on one", "two", "on two", "three"]
-        assert await ended(store, waited.claim)
+        assert await ended(store, waited)
         asked = await store.runs.submit(
-            RunRequest(user_id="ada", project_id="default", message=said("five"))
+            RunRequest(user_id="ada", project_id="default", question="five", token_count=10)
         )
-        assert asked.claimed is not None
+        assert isinstance(asked, ClaimedRun)
         assert asked.run_id > 5
-        assert _words(asked.claimed) == ["one", "on one", "two", "on two", "three", "four"]
+        assert _words(asked) == ["one", "on one", "two", "on two", "three", "four"]
 
 
 def test_a_migration_that_is_cut_changes_nothing(
@@ -173,5 +173,5 @@ def test_a_migration_that_is_cut_changes_nothing(
 
 
 def _words(run: ClaimedRun) -> list[str]:
-    assert run.inputs.window is not None
-    return [message.content for message in run.inputs.window.messages]
+    assert isinstance(run.window, Window)
+    return [message.content for message in run.window.messages]

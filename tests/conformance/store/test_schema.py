@@ -40,8 +40,13 @@ from dodona.store.key_values import _GLOBALS, _PACKS, _SELECT_PACK_VALUES
 from dodona.store.notifications import approvals, notices
 from dodona.store.runs import finish as endings
 from dodona.store.runs import lanes as places
-from dodona.store.runs import listing as overviews
-from dodona.store.runs.runs import _COUNT_OPEN, _SELECT_FIRST_OPEN, _SELECT_MESSAGES
+from dodona.store.runs.runs import (
+    _COUNT_OPEN,
+    _SELECT_FIRST_OPEN,
+    _SELECT_MESSAGES,
+    _SELECT_OPEN_RUNS,
+    _SELECT_RUNS,
+)
 from dodona.store.runs.steps import _SELECT_STEPS
 
 
@@ -490,8 +495,8 @@ QUERIES: dict[str, tuple[Statement, str]] = {
         endings._UPDATE_CONTEXT,
         "ix_oracle_contexts_conversation_id",
     ),
-    "a user's runs": (overviews._SELECT_RUNS, "ix_runs_user_id"),
-    "what is open in a context": (overviews._SELECT_OPEN_RUNS, "ix_runs_open"),
+    "a user's runs": (_SELECT_RUNS, "ix_runs_user_id"),
+    "what is open in a context": (_SELECT_OPEN_RUNS, "ix_runs_open"),
     "the first message of a run": (_SELECT_QUESTION, "sqlite_autoindex_messages"),
     "does a notice wait": (places._SELECT_TARGET, "ix_notices_pending"),
     "how much waits to be told": (notices._COUNT_PENDING, "ix_notices_pending"),

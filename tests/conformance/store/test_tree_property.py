@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
 from dodona.core.errors import BadRequest, NotFound, RunFenced
-from dodona.store import HEAD, Store
+from dodona.store import Store
 from dodona.store.schema import conversations, messages, runs
 from tests.conformance.conftest import COMPLETE
 from tests.conformance.store.saying import answer, ended, exchange, next_of, rows_of, said
@@ -61,14 +61,15 @@ async def prune(world: World, store: Store, number: int) -> None:
         await store.conversations.prune("ada", node)
 
 
-async def accept(world: World, store: Store, number: int) -> None:
+async def accept_run(world: World, store: Store, number: int) -> None:
     parent = world.node(number) if number % 2 else None
-    node = await store.runs.accept("ada", world.talk.id, said("?"), parent=parent or HEAD)
+    node = await store.runs.accept("ada", world.talk.id, said("?"), parent=parent)
     world.nodes.append(node.id)
 
 
 async def claim(world: World, store: Store, number: int) -> None:
-    found = await next_of(store, world.talk.id, waking=world.node(number))
+    del number
+    found = await next_of(store, world.talk.id)
     if isinstance(found, Claim):
         world.attempts.append((found.run_id, found.attempt))
         world.claims.append((store, found))
@@ -103,10 +104,9 @@ ACTIONS: dict[str, Action] = {
     "branch": branch,
     "move head": move_head,
     "prune": prune,
-    "accept": accept,
+    "accept": accept_run,
     "claim": claim,
     "finish": of_claim(finish),
-    "wait": of_claim(lambda store, held: store.runs.mark_waiting(held)),
     "abandon": of_claim(abandon),
     "cancel": cancel,
 }

@@ -13,10 +13,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dodona.core.domain.conversations.conversation import Claim, Conversation, LaneBusy, RunStatus
+from dodona.core.domain.conversations.conversation import (
+    Claim,
+    ClaimedRun,
+    Conversation,
+    RunNode,
+    RunStatus,
+)
 from dodona.core.errors import RunFenced, StoreError
 from dodona.store import Store
 from dodona.store.db import postgres, writer
+from dodona.store.db.owners import describe_owner
 from dodona.store.schema import reservations
 from tests.conformance.store.saying import (
     all_nodes,
@@ -40,8 +47,10 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     worker = await workers.start("hold", url, talk.id)
     ((run_id, attempt, owner),) = await told(worker)
     assert (run_id, attempt) == (node.id, 1)
-    holder = f"process {worker.pid} on {socket.gethostname()}"
-    assert await next_of(store, talk.id) == LaneBusy(run_id, RunStatus.RUNNING, owner, holder)
+    busy = await next_of(store, talk.id)
+    assert isinstance(busy, RunNode)
+    assert (busy.id, busy.status, busy.owner) == (run_id, RunStatus.RUNNING, owner)
+    assert describe_owner(owner) == f"process {worker.pid} on {socket.gethostname()}"
     assert await store.runs.claimable_lanes() == []
     (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (0, 30)
@@ -76,7 +85,7 @@ async def test_a_process_that_closes_the_store_lets_its_runs_go(
     await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, talk.id)
     await told(worker)
-    assert isinstance(await next_of(store, talk.id), LaneBusy)
+    assert isinstance(await next_of(store, talk.id), RunNode)
     await worker.communicate(b"\n")
     assert worker.returncode == 0
     assert (await claimed(store, talk)).attempt == 2
@@ -98,7 +107,7 @@ async def test_all_lanes_of_a_dead_process_can_be_claimed_at_once(
     found = await asyncio.gather(
         *(next_of((store, second)[number % 2], talk.id) for number, talk in enumerate(talks[1:]))
     )
-    assert [type(one) for one in found] == [Claim] * 11
+    assert [type(one) for one in found] == [ClaimedRun] * 11
 
 
 async def test_a_process_lives_on_after_the_server_was_restarted(
@@ -118,7 +127,7 @@ async def test_a_process_lives_on_after_the_server_was_restarted(
             )
         await alive_again(store, second)
         claim = await asked(store, talk)
-        assert isinstance(await next_of(second, talk.id), LaneBusy)
+        assert isinstance(await next_of(second, talk.id), RunNode)
         assert await ended(store, claim, RunStatus.SUCCEEDED, answer())
 
 

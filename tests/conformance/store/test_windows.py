@@ -18,28 +18,27 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.store import Store
 from dodona.store.schema import runs
-from tests.conformance.store.saying import exchange, rows_of, said
+from tests.conformance.store.saying import exchange, rows_of
 
 
 async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> ClaimedRun:
-    message = NewMessage("user", question, tokens)
     found = await store.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message, **more)
+        RunRequest(user_id="ada", question=question, token_count=tokens, **more)
     )
-    assert found.claimed is not None
-    return found.claimed
+    assert isinstance(found, ClaimedRun)
+    return found
 
 
 async def ended(store: Store, run: ClaimedRun, answer: str = "so", *, tokens: int = 10) -> int:
-    journal = await store.journals.open(run.claim)
+    journal = await store.journals.open(run)
     message = NewMessage("assistant", answer, tokens)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,)))
-    return run.claim.run_id
+    return run.run_id
 
 
 def seen(run: ClaimedRun) -> Window:
-    assert run.inputs.window is not None
-    return run.inputs.window
+    assert isinstance(run.window, Window)
+    return run.window
 
 
 def questions(run: ClaimedRun) -> list[str]:
@@ -48,11 +47,11 @@ def questions(run: ClaimedRun) -> list[str]:
 
 async def resumed(store: Store, run: ClaimedRun) -> ClaimedRun:
     """The next attempt of a run whose driver was lost."""
-    store.runs.release_claim(run.claim)
-    again = await store.runs.claim_next(run.claim.conversation_id)
+    store.runs.release_claim(run)
+    again = await store.runs.claim_next(run.conversation_id)
     assert isinstance(again, ClaimedRun)
-    assert again.claim.attempt == run.claim.attempt + 1
-    assert again.claim.started_at == run.claim.started_at > 0
+    assert again.attempt == run.attempt + 1
+    assert again.started_at == run.started_at > 0
     return again
 
 
@@ -131,7 +130,7 @@ async def test_a_branch_begins_where_its_parent_began(store: Store) -> None:
     run = await asked(store, "branch", parent_id=ids[5])
     assert questions(run) == ["3", "4", "5"]
     await ended(store, run)
-    assert questions(await asked(store, "more", parent_id=run.claim.run_id)) == [
+    assert questions(await asked(store, "more", parent_id=run.run_id)) == [
         "3",
         "4",
         "5",
@@ -182,37 +181,37 @@ async def test_a_resumed_run_sees_what_it_saw(store: Store) -> None:
     await store.settings.update("ada", lambda _: {"max_context_nodes": 2})
     await store.summaries.save("ada", NewSummary(run_id=ids[3], content="later", token_count=3))
     again = await resumed(store, run)
-    assert again.inputs.window == run.inputs.window
-    assert again.claim.parent_id == run.claim.parent_id
-    assert (await resumed(store, again)).inputs.window == run.inputs.window
+    assert again.window == run.window
+    assert again.parent_id == run.parent_id
+    assert (await resumed(store, again)).window == run.window
 
 
 async def test_a_resumed_run_that_waited_sees_what_it_saw(store: Store, second: Store) -> None:
     """Its window was fixed when it was first driven, not when it was asked."""
     first = await asked(store, "one")
     waiting = await store.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=said("two"))
+        RunRequest(user_id="ada", project_id="default", question="two", token_count=10)
     )
     await ended(store, first)
     run = await second.runs.claim_next(waiting.conversation_id)
     assert isinstance(run, ClaimedRun)
     assert questions(run) == ["one"]
-    assert (await resumed(second, run)).inputs.window == run.inputs.window
+    assert (await resumed(second, run)).window == run.window
 
 
 async def test_a_resumed_first_run_sees_nothing(store: Store) -> None:
     run = await asked(store, "one")
-    assert (await resumed(store, run)).inputs.window == Window(None, ())
+    assert (await resumed(store, run)).window == Window(None, ())
 
 
 async def test_a_resumed_run_has_its_pins(store: Store) -> None:
     """What the first attempt began with, once it was committed."""
     run = await asked(store, "one")
-    journal = await store.journals.open(run.claim)
+    journal = await store.journals.open(run)
     journal.pin(b"a tree\0 and prompts")
     await journal.commit(lambda _: None)
     again = await resumed(store, run)
-    assert again.inputs.pins == b"a tree\0 and prompts"
+    assert again.pins == b"a tree\0 and prompts"
 
 
 # -- any node --------------------------------------------------------------------------------------

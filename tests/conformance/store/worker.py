@@ -75,7 +75,7 @@ async def hold(url: str, *lanes: str) -> None:
         for lane in lanes:
             driven = await store.runs.claim_next(int(lane))
             assert isinstance(driven, ClaimedRun), driven
-            claim = driven.claim
+            claim = driven
             journal = await store.journals.open(claim)
             await journal.commit(
                 lambda tx, run=claim.run_id: reserve(
@@ -139,7 +139,7 @@ async def ask(url: str, lane: str) -> None:
     async with await Store.open(url, redact=str) as store:
         driven = await store.runs.claim_next(int(lane))
         assert isinstance(driven, ClaimedRun), driven
-        run_id = driven.claim.run_id
+        run_id = driven.run_id
         asking = NewApproval(
             run_id=run_id, call_id="call", tool="t", arguments={}, reason="", expires_at=1e12
         )

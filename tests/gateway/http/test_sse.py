@@ -10,8 +10,8 @@ from dodona.agent.question import Question
 from dodona.core.chunks import StreamChunk, content, restart
 from dodona.core.errors import Cancelled, StoreError
 from dodona.core.events import Event
-from dodona.gateway import GatewaySettings
 from dodona.gateway.http.sse import encode_events
+from dodona.gateway.settings import GatewaySettings
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import Following, Gateway, events, gateway_up
 

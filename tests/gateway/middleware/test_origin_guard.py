@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.errors import ConfigError
-from dodona.gateway import GatewaySettings
 from dodona.gateway.middleware.origin_guard import OriginGuard
+from dodona.gateway.settings import GatewaySettings
 from tests.gateway.talking import JSON, Gateway, gateway_up
 
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -197,7 +197,7 @@ async def test_a_body_of_the_largest_size_is_read(gateway: Gateway) -> None:
     status, told = await _post(gateway, BytesIO(body))
     assert (status, told["error"]["message"]) == (
         400,
-        f"question must be a string of 1 to 10,000 characters (got {(1 << 20) - 16:,}).",
+        f"question must be a string of 1 to 10,000 characters (got {(1 << 20) - 16:,} characters).",
     )
 
 

@@ -11,11 +11,11 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.domain.api_tokens import SCOPES
-from dodona.gateway import GatewaySettings
 from dodona.gateway.app import make_app
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
 from dodona.gateway.security.caller import CALLER_KEY, Caller
+from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
@@ -217,7 +217,7 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
     usual = "read" if operation.method == "GET" else "chat"
     assert operation.required_scope == others.get(operation.operation_id, usual)
     assert operation.is_public == (operation.operation_id == "isAlive")
-    told = operation.as_openapi()["security"]
+    told = operation.security
     scopes = [operation.required_scope] if operation.required_scope else []
     assert told == ([] if operation.is_public else [{}, {"token": scopes}])
 

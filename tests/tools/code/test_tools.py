@@ -94,7 +94,7 @@ async def test_search_code(oracle: Oracle) -> None:
     lines = "\n".join(f"    {line}".rstrip() for line in METER.split("\n")[5:13])
     assert found.result.text == f"meter.py:6-13  class Meter\n{lines}"
     excerpt = "\n".join(METER.split("\n")[5:13])
-    assert found.sources == (cited("meter.py", "6–13", "class Meter", excerpt, METER),)
+    assert found.output.sources == (cited("meter.py", "6–13", "class Meter", excerpt, METER),)
     assert await oracle.text("search_code", query="zebra") == "Nothing found."
 
 
@@ -110,7 +110,9 @@ async def test_find_definition(oracle: Oracle) -> None:
         "            return tokens"
     )
     signature = "def reserve(self, tokens)"
-    assert found.sources == (cited("meter.py", "9–13", "method Meter.reserve", signature, METER),)
+    assert found.output.sources == (
+        cited("meter.py", "9–13", "method Meter.reserve", signature, METER),
+    )
 
 
 DEFINITIONS = [
@@ -160,7 +162,7 @@ async def test_find_references(oracle: Oracle) -> None:
     """A line for each, with what it is in."""
     found = await oracle.call("find_references", name="reserve")
     assert found.result.text == "main.py:6: meter.reserve(2)  [in main]"
-    assert found.sources == (cited("main.py", "6", "main", "meter.reserve(2)", MAIN),)
+    assert found.output.sources == (cited("main.py", "6", "main", "meter.reserve(2)", MAIN),)
     assert await oracle.text("find_references", name="Meter", limit=1) == (
         "main.py:1: from meter import Meter\n[Showing the first 1; there may be more.]"
     )
@@ -176,7 +178,7 @@ async def test_get_repo_map(oracle: Oracle) -> None:
         "meter.py\n     6  class Meter\n     9    def reserve(self, tokens)\n"
         "main.py\n     4  def main()"
     )
-    assert [source.path for source in found.sources] == ["meter.py", "main.py"]
+    assert [source.path for source in found.output.sources] == ["meter.py", "main.py"]
     focused = await oracle.text("get_repo_map", tokens=100, focus="main.py")
     assert focused.startswith("main.py\n")
 
@@ -185,7 +187,7 @@ async def test_read_code(oracle: Oracle) -> None:
     """Lines as they are, under a head that can be cited."""
     found = await oracle.call("read_code", path="main.py", first=4, last=5)
     assert found.result.text == "main.py:4-5\ndef main():\n    meter = Meter()"
-    assert found.sources == (cited("main.py", "4–5", "", "", MAIN),)
+    assert found.output.sources == (cited("main.py", "4–5", "", "", MAIN),)
     oracle.write("long.py", "x\n" * 3_000)
     for last in ({}, {"last": 2_900}):
         text = await oracle.text("read_code", path="long.py", **last)

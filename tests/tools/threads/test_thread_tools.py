@@ -77,7 +77,7 @@ async def test_an_entry_is_pushed_found_and_read(oracle: Agent) -> None:
     )
     assert pushed.result.text == "thread:1#1: decision added."
     source = SourceReference("thread:1#1", "Database", "", "We take\n\nSQLite.", SourceKind.THREAD)
-    assert pushed.sources == (source,)
+    assert pushed.output.sources == (source,)
     assert await oracle.text("thread_push", thread_id=1, content="It is fast.") == (
         "thread:1#2: thought added."
     )
@@ -86,21 +86,23 @@ async def test_an_entry_is_pushed_found_and_read(oracle: Agent) -> None:
     sought = await oracle.call("thread_seek", query="sqlite")
     block = f"thread:1#1  decision by oracle, {first}  Database\n    We take\n\n    SQLite."
     assert sought.result.text == block
-    assert sought.sources == (source,)
-    assert len(sought.scores) == 1
-    assert 0 < sought.scores[0] <= 1
+    assert sought.output.sources == (source,)
+    assert len(sought.output.scores) == 1
+    assert 0 < sought.output.scores[0] <= 1
 
     read = await oracle.call("thread_read", thread_id=1)
     assert read.result.text == (
         f"{block}\n\nthread:1#2  thought by oracle, {second}  Database\n    It is fast."
     )
-    assert [source.path for source in read.sources] == ["thread:1#1", "thread:1#2"]
-    assert read.entry_count == 2
+    assert [source.path for source in read.output.sources] == ["thread:1#1", "thread:1#2"]
+    assert read.output.entry_count == 2
 
     listed = await oracle.call("thread_list")
     assert listed.result.text == f"thread:1  Database  (2 entries, last on {second})"
-    assert listed.sources == (SourceReference("thread:1", "Database", kind=SourceKind.THREAD),)
-    assert listed.entry_count == 1
+    assert listed.output.sources == (
+        SourceReference("thread:1", "Database", kind=SourceKind.THREAD),
+    )
+    assert listed.output.entry_count == 1
 
 
 async def test_nothing_yet(oracle: Agent) -> None:
@@ -127,7 +129,7 @@ async def test_a_call_that_a_crash_cut_is_made_again(oracle: Agent) -> None:
         for _ in range(3)
     }
     assert said == {"thread:1#1: thought added."}
-    assert (await oracle.call("thread_read", thread_id=1)).entry_count == 1
+    assert (await oracle.call("thread_read", thread_id=1)).output.entry_count == 1
 
 
 @pytest.mark.parametrize(

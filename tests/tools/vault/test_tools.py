@@ -72,12 +72,14 @@ async def test_a_note_is_written_found_and_read(oracle: Oracle) -> None:
         "trees/oaks.md:9-11  Oaks > Leaves\n    ## Leaves\n\n    They rustle."
     )
     excerpt = "## Leaves\n\nThey rustle."
-    assert found.sources == (
+    assert found.output.sources == (
         SourceReference("trees/oaks.md", "Oaks", "9–11", excerpt, version=version),
     )
     read = await oracle.call("vault_read", path="trees/oaks.md")
     assert read.result.text == f"trees/oaks.md:1-11  Oaks (version {version})\n{OAKS}"
-    assert read.sources == (SourceReference("trees/oaks.md", "Oaks", "1–11", version=version),)
+    assert read.output.sources == (
+        SourceReference("trees/oaks.md", "Oaks", "1–11", version=version),
+    )
 
 
 async def test_writing_twice_is_harmless(oracle: Oracle) -> None:
@@ -135,7 +137,7 @@ async def test_links_tags_moves_and_an_index(oracle: Oracle) -> None:
     assert await oracle.text("vault_tags") == "#tree  (2 notes)\n#old  (1 note)"
     linked = await oracle.call("vault_backlinks", path="oak.md")
     assert linked.result.text == "a.md:1: See [[oak|the oak]]. #tree #old"
-    assert [(source.path, source.lines) for source in linked.sources] == [("a.md", "1")]
+    assert [(source.path, source.lines) for source in linked.output.sources] == [("a.md", "1")]
     assert await oracle.text("vault_backlinks", path="a.md") == "No note links to this note."
     await oracle.text("vault_move", path="oak.md", to="trees/Great Oak.md")
     assert (oracle.root / "a.md").read_text() == "See [[Great Oak|the oak]]. #tree #old"

@@ -66,7 +66,7 @@ async def test_a_page_is_text_with_its_title_and_address(desk: Desk) -> None:
         f"Oaks & doves\n{site.url('/new')}\n\n    # Oaks\n\n    They speak."
     )
     assert not outcome.result.failed
-    (source,) = outcome.sources
+    (source,) = outcome.output.sources
     assert (source.path, source.title, source.kind, source.excerpt) == (
         site.url("/new"),
         "Oaks & doves",

@@ -198,8 +198,8 @@ async def test_pages_are_found(name: str, engine: SearchEngine, says: Says, site
         "2. Elms\n    https://example.net/elm"
     )
     assert not outcome.result.failed
-    assert outcome.entry_count == 2
-    assert [(s.path, s.title, s.excerpt, s.kind) for s in outcome.sources] == [
+    assert outcome.output.entry_count == 2
+    assert [(s.path, s.title, s.excerpt, s.kind) for s in outcome.output.sources] == [
         (*OAK, SourceKind.WEB),
         (*ELM, SourceKind.WEB),
     ]
@@ -211,7 +211,7 @@ async def test_nothing_found_is_told(name: str, engine: SearchEngine, says: Says
     """It is no failure."""
     says(ENGINES[name][2]([]))
     outcome = await search(engine)
-    assert (outcome.result.text, outcome.result.failed, outcome.sources) == (
+    assert (outcome.result.text, outcome.result.failed, outcome.output.sources) == (
         *("Nothing found.", False, ()),
     )
 
@@ -230,7 +230,7 @@ async def test_a_page_is_found_once(name: str, engine: SearchEngine, says: Says)
     ]
     says(ENGINES[name][2](pages))
     outcome = await search(engine, limit=2)
-    assert [(s.path, s.title) for s in outcome.sources] == [(OAK[0], "First"), ELM[:2]]
+    assert [(s.path, s.title) for s in outcome.output.sources] == [(OAK[0], "First"), ELM[:2]]
 
 
 async def test_a_found_page_cannot_pass_for_a_note(
@@ -251,7 +251,7 @@ async def test_a_found_page_cannot_pass_for_a_note(
 async def test_long_texts_are_cut(name: str, engine: SearchEngine, says: Says) -> None:
     """A page does not fill the answer with its title."""
     says(ENGINES[name][2]([("https://example.org/", "t" * 9_000, "s" * 9_000)]))
-    (source,) = (await search(engine)).sources
+    (source,) = (await search(engine)).output.sources
     assert (len(source.title), len(source.excerpt)) == (200, 500)
 
 
@@ -438,7 +438,7 @@ async def test_duckduckgo_s_links_are_unwrapped(
 ) -> None:
     """Only its own: another page may have a parameter of that name."""
     says(answer(f'<div class="result"><a class="result__a" href="{href}">x</a></div>'))
-    assert [source.path for source in (await search(engine)).sources] == [expected]
+    assert [source.path for source in (await search(engine)).output.sources] == [expected]
 
 
 # -- none -----------------------------------------------------------------------------------------

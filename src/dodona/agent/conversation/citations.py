@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
+
+import msgspec
 
 from dodona.core.ports.tools import SourceKind, SourceReference
 
@@ -38,15 +40,11 @@ _BARE_URL = re.compile(
 _TRAILING_PUNCTUATION: Final = ".,;:!?*_"  # not part of a URL at its end
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+class Citation(msgspec.Struct, frozen=True):
     """`target` is as written in the answer; `found` states whether a tool returned it."""
 
     target: str
     found: bool
-
-    def as_json(self) -> dict[str, Any]:
-        return {"target": self.target, "found": self.found}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, cast
 
-from dodona.agent.conversation.exchange import Exchange, Turn
+from dodona.agent.conversation.exchange import Exchange, ExchangeRecord
 from dodona.agent.conversation.insights import (
     MAX_DECISION_CHARS,
     MAX_INSIGHT_CHARS,
@@ -27,7 +27,6 @@ from dodona.agent.conversation.insights import (
 from dodona.agent.conversation.provenance import Provenance
 from dodona.agent.conversation.summary import ConversationSummary, merge_names, sanitize_lines
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
-from dodona.core.ports.tools import SourceReference
 
 COMPRESS_AT_PERCENT: Final = 80  # of the token budget, or of the maximum number of runs
 KEEP_PERCENT: Final = 30  # stays unchanged
@@ -202,19 +201,15 @@ def _count_kept_runs(sizes: Sequence[int], *, budget: int, max_runs: int) -> int
 def _build_old_exchange(messages: Sequence[StoredMessage]) -> OldExchange:
     question = "\n".join(message.content for message in messages if message.role == "user")
     answers = [message for message in messages if message.role == "assistant"]
-    metadata = [message.metadata or {} for message in answers]
+    records = [ExchangeRecord.read(message) for message in answers]
     provenance = Provenance()
-    for each in metadata:
-        provenance = provenance.merged_with(Provenance.from_metadata(each))
+    for record in records:
+        provenance = provenance.merged_with(record.provenance)
     exchange = Exchange(
         content="\n".join(message.content for message in answers),
         raw=None,
-        turns=tuple(Turn.read(turn) for each in metadata for turn in each.get("turns", ())),
-        sources=tuple(
-            SourceReference.from_json(source)
-            for each in metadata
-            for source in each.get("sources", ())
-        ),
+        turns=tuple(turn.turn() for record in records for turn in record.turns),
+        sources=tuple(source for record in records for source in record.sources),
         provenance=provenance,
     )
     insight = extract_insight(question, exchange)

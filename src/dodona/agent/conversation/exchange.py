@@ -7,15 +7,16 @@ are in the metadata of the assistant message, so that later model calls see them
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, cast
 
+import msgspec
+
 from dodona.agent.conversation.citations import Citation
-from dodona.agent.conversation.provenance import Provenance
+from dodona.agent.conversation.provenance import NO_PROVENANCE, Provenance
 from dodona.core.domain.conversations.conversation import StoredMessage
-from dodona.core.domain.notices import Notice
 from dodona.core.messages import (
     AssistantText,
     Message,
@@ -26,6 +27,75 @@ from dodona.core.messages import (
     UserText,
 )
 from dodona.core.ports.tools import SourceReference
+
+
+class RawRecord(msgspec.Struct, frozen=True):
+    """A `RawMessage` with its body as text, so that the store can remove secrets from it."""
+
+    provider: str
+    body: str
+
+    @classmethod
+    def of(cls, raw: RawMessage | None) -> RawRecord | None:
+        return None if raw is None else cls(raw.provider, raw.body.decode())
+
+    def message(self) -> RawMessage:
+        return RawMessage(self.provider, self.body.encode())
+
+
+class CallRecord(msgspec.Struct, frozen=True):
+    """A tool call and its result."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str
+    failed: bool
+    duration_ms: int | None = None
+
+
+class TurnRecord(msgspec.Struct, frozen=True):
+    """A turn as it is stored."""
+
+    text: str = ""
+    thinking: str = ""
+    raw: RawRecord | None = None
+    calls: tuple[CallRecord, ...] = ()
+
+    def turn(self) -> Turn:
+        calls = self.calls
+        return Turn(
+            AssistantText(
+                self.text,
+                tuple(ToolCall(call.id, call.name, call.arguments) for call in calls),
+                self.thinking,
+                self.raw and self.raw.message(),
+            ),
+            tuple(ToolResult(c.id, c.name, c.result, failed=c.failed) for c in calls),
+            tuple(call.duration_ms for call in calls),
+        )
+
+
+class NoticeRecord(msgspec.Struct, frozen=True):
+    """The text of a notice that the model got, after a number of turns."""
+
+    turn: int
+    text: str
+
+
+class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The metadata of a stored answer, as far as later runs read it."""
+
+    turns: tuple[TurnRecord, ...] = ()
+    sources: tuple[SourceReference, ...] = ()
+    citations: tuple[Citation, ...] = ()
+    notices: tuple[NoticeRecord, ...] = ()
+    provenance: Provenance = NO_PROVENANCE
+    partial: bool = False
+
+    @classmethod
+    def read(cls, message: StoredMessage) -> ExchangeRecord:
+        return msgspec.convert(message.metadata or {}, cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +110,17 @@ class Turn:
         yield self.answer
         yield from self.results
 
-    def as_json(self) -> dict[str, Any]:
-        raw = self.answer.raw
-        return {
-            "text": self.answer.text,
-            "thinking": self.answer.thinking,
-            "raw": None if raw is None else {"provider": raw.provider, "body": raw.body.decode()},
-            "calls": [
-                {
-                    "id": call.id,
-                    "name": call.name,
-                    "arguments": call.arguments,
-                    "result": result.text,
-                    "failed": result.failed,
-                    "duration_ms": duration,
-                }
-                for call, result, duration in zip_longest(
-                    self.answer.calls, self.results, self.durations
-                )
-            ],
-        }
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> Turn:
-        raw, calls = record.get("raw"), record.get("calls", ())
-        return cls(
-            answer=AssistantText(
-                text=record.get("text", ""),
-                calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in calls),
-                thinking=record.get("thinking", ""),
-                raw=None if raw is None else RawMessage(raw["provider"], raw["body"].encode()),
+    def record(self) -> TurnRecord:
+        answer = self.answer
+        calls = zip_longest(answer.calls, self.results, self.durations)
+        return TurnRecord(
+            answer.text,
+            answer.thinking,
+            RawRecord.of(answer.raw),
+            tuple(
+                CallRecord(call.id, call.name, call.arguments, result.text, result.failed, duration)
+                for call, result, duration in calls
             ),
-            results=tuple(
-                ToolResult(c["id"], c["name"], c["result"], failed=c["failed"]) for c in calls
-            ),
-            durations=tuple(c.get("duration_ms") for c in calls),
         )
 
 
@@ -97,11 +143,9 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
         case "user":
             yield UserText(message.content)
         case "assistant":
-            metadata = message.metadata or {}
-            notices = [(notice["turn"], notice["text"]) for notice in metadata.get("notices", ())]
-            yield from _interleave_notices(
-                [Turn.read(turn) for turn in metadata.get("turns", ())], notices
-            )
+            record = ExchangeRecord.read(message)
+            turns = [each.turn() for each in record.turns]
+            yield from _interleave_notices(turns, record.notices)
             yield AssistantText(message.content, raw=message.raw)
         case _:
             # Not written by Dodona, so the call that it answers is unknown.
@@ -109,11 +153,11 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
 
 
 def _interleave_notices(
-    turns: Sequence[Turn], notices: Sequence[tuple[int, str]]
+    turns: Sequence[Turn], notices: Sequence[NoticeRecord]
 ) -> Iterator[Message]:
     """The messages of the turns, with the notices between them."""
     for index in range(len(turns) + 1):
-        texts = [text for turn, text in notices if turn == index and text]
+        texts = [notice.text for notice in notices if notice.turn == index and notice.text]
         if texts:
             yield SystemText("\n".join(texts))
         if index < len(turns):
@@ -130,24 +174,23 @@ class Exchange:
     sources: tuple[SourceReference, ...] = ()
     is_partial: bool = False
     citations: tuple[Citation, ...] = ()
-    provenance: Provenance = field(default_factory=Provenance)
-    notices: tuple[tuple[int, Notice], ...] = ()  # each with the number of turns before it
+    provenance: Provenance = NO_PROVENANCE
+    notices: tuple[NoticeRecord, ...] = ()
 
     def messages(self) -> tuple[Message, ...]:
         """Model messages of the exchange, as they follow the question."""
-        texts = [(turn, notice.text) for turn, notice in self.notices]
-        return (*_interleave_notices(self.turns, texts), AssistantText(self.content, raw=self.raw))
+        answer = AssistantText(self.content, raw=self.raw)
+        return (*_interleave_notices(self.turns, self.notices), answer)
 
     def metadata(self, **more: Any) -> dict[str, Any]:
         """Metadata of the stored assistant message, without empty values."""
-        values: dict[str, Any] = {
-            "turns": [turn.as_json() for turn in self.turns],
-            "sources": [source.as_json() for source in self.sources],
-            "citations": [citation.as_json() for citation in self.citations],
-            "notices": [{"turn": turn, **notice.as_json()} for turn, notice in self.notices],
-            **self.provenance.as_json(),
-            **more,
-        }
-        if self.is_partial:
-            values["partial"] = True
-        return {name: value for name, value in values.items() if value not in ([], None)}
+        record = ExchangeRecord(
+            turns=tuple(turn.record() for turn in self.turns),
+            sources=self.sources,
+            citations=self.citations,
+            notices=self.notices,
+            provenance=self.provenance,
+            partial=self.is_partial,
+        )
+        values = {**msgspec.to_builtins(record), **more}
+        return {name: value for name, value in values.items() if value not in ([], {}, None)}

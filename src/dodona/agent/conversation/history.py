@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import msgspec
+
 from dodona.agent.conversation.exchange import to_model_messages
-from dodona.agent.conversation.provenance import Provenance
+from dodona.agent.conversation.provenance import NO_PROVENANCE, Provenance
 from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE, digest_messages
 from dodona.core.domain.conversations.conversation import (
     CachedWindow,
-    EndReceipt,
-    RunInputs,
+    ClaimedRun,
     StoredMessage,
 )
 from dodona.core.messages import Message, Origin, SystemText
@@ -38,7 +39,7 @@ class History:
     tokens: int = 0
     runs: int = 0
     digest: bytes = b""
-    provenance: Provenance = field(default_factory=Provenance)
+    provenance: Provenance = NO_PROVENANCE
 
     @property
     def untrusted(self) -> frozenset[Origin]:
@@ -60,6 +61,24 @@ class History:
         )
 
 
+def load_history(inputs: ClaimedRun) -> History:
+    """Return the history before a run; a cached window has it already."""
+    window = inputs.window
+    if isinstance(window, CachedWindow):
+        return window.payload
+    messages = to_model_messages(window.messages)
+    provenance = _merge_provenance(window.messages)
+    if window.summary is not None:
+        text = window.summary.content
+        messages = (SystemText(f"{SUMMARY_PREFIX}\n{text}"), *messages)
+        # A summary of untrusted text is untrusted too.
+        untrusted = ConversationSummary.parse(text).untrusted
+        provenance = Provenance(untrusted).merged_with(provenance)
+    runs = len({message.run_id for message in window.messages})
+    tokens = window.tokens + TOKENS_PER_MESSAGE * len(messages)
+    return History(messages, tokens, runs, digest_messages(messages), provenance)
+
+
 class HistoryCache:
     """Recent histories by user, project and session; the newest is last."""
 
@@ -74,37 +93,13 @@ class HistoryCache:
         """Return the cached window of a conversation; the store checks that it is current."""
         return self._windows.get((user_id, project_id, session_key))
 
-    def load(self, inputs: RunInputs) -> History:
-        """Return the history for a new run."""
-        window = inputs.window
-        if window is None:
-            assert inputs.cached_window is not None
-            return inputs.cached_window.payload
-        messages = to_model_messages(window.messages)
-        provenance = _merge_provenance(window.messages)
-        if window.summary is not None:
-            text = window.summary.content
-            messages = (SystemText(f"{SUMMARY_PREFIX}\n{text}"), *messages)
-            # A summary of untrusted text is untrusted too.
-            untrusted = ConversationSummary.parse(text).untrusted
-            provenance = Provenance(untrusted).merged_with(provenance)
-        runs = len({message.run_id for message in window.messages})
-        tokens = window.tokens + TOKENS_PER_MESSAGE * len(messages)
-        return History(messages, tokens, runs, digest_messages(messages), provenance)
-
     def remember(
-        self,
-        inputs: RunInputs,
-        *,
-        run_id: int,
-        receipt: EndReceipt,
-        history: History,
-        max_runs: int,
+        self, inputs: ClaimedRun, history: History, *, updated_at: float | None, max_runs: int
     ) -> None:
         """Cache the history for the next question of the same context or session.
 
-        Not cached: a full window, which the store reads again and cuts to half, and a window that
-        was summarised during the run.
+        Not cached: a full window, which the store reads again and cuts to half, a window that was
+        summarised during the run, and a branch, which leaves the head where it was moved to.
         """
         key = conversation_key(inputs)
         self._windows.pop(key, None)
@@ -112,8 +107,8 @@ class HistoryCache:
             self._outdated.discard(key)
             return
         fits = history.tokens <= inputs.context.token_budget and history.runs <= max_runs
-        if receipt.head_moved and fits:
-            self._windows[key] = CachedWindow(run_id, receipt.updated_at, history)
+        if updated_at is not None and fits:
+            self._windows[key] = CachedWindow(inputs.run_id, updated_at, history)
             if len(self._windows) > CACHE_SIZE:
                 self._windows.popitem(last=False)
 
@@ -125,7 +120,7 @@ class HistoryCache:
         self._outdated.add(key)
 
 
-def conversation_key(inputs: RunInputs) -> ConversationKey:
+def conversation_key(inputs: ClaimedRun) -> ConversationKey:
     """Return the cache key of a run's conversation."""
     return inputs.context.user_id, inputs.context.project_id, inputs.session_key
 
@@ -133,6 +128,7 @@ def conversation_key(inputs: RunInputs) -> ConversationKey:
 def _merge_provenance(messages: Iterable[StoredMessage]) -> Provenance:
     provenance = Provenance()
     for message in messages:
-        if message.metadata:
-            provenance = provenance.merged_with(Provenance.from_metadata(message.metadata))
+        record = (message.metadata or {}).get("provenance")
+        if record:
+            provenance = provenance.merged_with(msgspec.convert(record, Provenance))
     return provenance

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.turn_control.state import AgentState
 from dodona.core import chunks
 from dodona.core.domain.notices import InjectionPoint, Notice
@@ -173,7 +176,7 @@ def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) ->
             "runs": context.history.runs,
             "tool_calls": notifications.call_count,
             "failures": dict(notifications.failures_by_tool),
-            "failures_in_a_row": state.extensions.get("errors_in_a_row", 0),
+            "failures_in_a_row": state.errors_in_a_row,
         },
         "user": {"id": context.user_id, "settings": limits.as_dict()},
         "project": {"id": context.project_id},
@@ -187,17 +190,16 @@ def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) ->
     }
 
 
-def tool_result_for_rules(result: Mapping[str, Any]) -> dict[str, Any]:
+def tool_result_for_rules(result: ToolResultRecord) -> dict[str, Any]:
     """Return a tool result in the form that rules see."""
-    text: str = result["text"]
     return {
-        "tool": result["name"],
-        "call": result["id"],
-        "characters": len(text),
-        "entries": result.get("entries", 0) or len(result["sources"]),
-        "failed": result["failed"],
-        "ms": result["ms"],
-        "text": text[:MAX_RESULT_CHARS],
+        "tool": result.name,
+        "call": result.id,
+        "characters": len(result.text),
+        "entries": result.entry_count or len(result.sources),
+        "failed": result.failed,
+        "ms": result.duration_ms,
+        "text": result.text[:MAX_RESULT_CHARS],
     }
 
 
@@ -220,5 +222,5 @@ def deliver_notices(
 
 def put_notices_on_blackboard(bb: Blackboard, context: RunContext, notices: list[Notice]) -> None:
     """Put drained notices on the blackboard, for the leaf that adds them to the transcript."""
-    bb["notices"] = [notice.as_json() for notice in notices]
-    bb["inbox"] = context.notifications.as_json()
+    bb["notices"] = to_builtins(notices)
+    bb["inbox"] = to_builtins(context.notifications.state())

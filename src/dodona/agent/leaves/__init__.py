@@ -10,7 +10,6 @@ from dodona.agent.leaves import (
     model,
     notices,
     retrieval,
-    session,
     subagents,
     tools,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "model",
     "notices",
     "retrieval",
-    "session",
     "subagents",
     "tools",
 ]

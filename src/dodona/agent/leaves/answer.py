@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from msgspec import convert
+
 from dodona.agent.conversation.citations import Citation, find_citations, may_contain_citation
 from dodona.agent.conversation.exchange import Exchange, Turn
 from dodona.agent.conversation.provenance import Provenance
@@ -11,11 +13,12 @@ from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import record_origins
 from dodona.agent.turn_control import decision
-from dodona.agent.turn_control.decision import TurnWarning, limit_reached_warning
-from dodona.agent.turn_control.state import AgentState
+from dodona.agent.turn_control.decision import limit_reached_warning
+from dodona.agent.turn_control.state import AgentState, TurnWarning
 from dodona.core import chunks
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import (
@@ -137,10 +140,10 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     answer = host.pending_answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
-    records: dict[int, dict[str, Any]] = {record["index"]: record for record in bb["tool_results"]}
+    records = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
     results = tuple(
-        ToolResult(call.id, call.name, record["text"], failed=record["failed"])
-        if (record := records.get(index)) is not None
+        records[index].message()
+        if index in records
         else ToolResult(call.id, call.name, "Stopped before there was a result.", failed=True)
         for index, call in enumerate(answer.calls)
     )
@@ -185,7 +188,7 @@ def _end_reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
         return state.termination_reason
     if bb.get("_exhausted"):
         return decision.MAX_ITERATIONS
-    uncounted = downtime - state.extensions.get("downtime", 0.0)
+    uncounted = downtime - state.downtime_seconds
     if state.elapsed_seconds - uncounted >= state.config.timeout_seconds - _CLOCK_TOLERANCE_SECONDS:
         return decision.TIMEOUT
     return ""
@@ -213,7 +216,7 @@ def _build_warning(reason: str, state: AgentState, host: RunContext) -> TurnWarn
             count = decision.MAX_CONSECUTIVE_ERRORS
             return TurnWarning("error_limit", f"Stopped: {count} tool calls failed in a row.")
         case _ if reason == OUTPUT_LIMIT:
-            max_tokens: int = host.options["max_tokens"]
+            max_tokens = host.options.max_tokens or 0
             advice = "Raise max_tokens in the request."
             return limit_reached_warning("output tokens", host.output_tokens, max_tokens, advice)
         case _:

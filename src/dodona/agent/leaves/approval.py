@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import blake2b
 from time import time
-from typing import Any, Final, cast
+from typing import Any
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from dodona.agent.conversation.exchange import parse_arguments
-from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
+from dodona.agent.events.dispatch import handle_event
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ApprovalRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.safety.untrusted import approval_reason
 from dodona.core import chunks
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
-from dodona.core.domain.rules import Deny, NotifySelf, RequireApproval, RuleAction, RunTree
+from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RunTree
 from dodona.core.events import TOOL_CALL_HELD, TOOL_CALL_PENDING, Event, Severity
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import Tool
 from dodona.trees import Blackboard, Step
-
-PENDING: Final = "asked"
-APPROVED: Final = "allowed"
-DENIED: Final = "refused"
 
 
 def find_offered_tool(host: RunContext, name: str) -> Tool | None:
@@ -35,13 +35,15 @@ def find_offered_tool(host: RunContext, name: str) -> Tool | None:
     return host.deps.toolbox.find(name) if name in host.role.tool_names else None
 
 
-def approval_of(bb: Blackboard) -> Mapping[str, Any] | None:
+def current_call(bb: Blackboard) -> ToolCall:
+    """Return the current call of the loop over tool calls."""
+    return convert(bb["_item"], ToolCall)
+
+
+def approval_of(bb: Blackboard) -> ApprovalRecord | None:
     """Return the approval record of the current call; None if there is none."""
-    record: Any = bb["approval"]
-    if not isinstance(record, dict):
-        return None
-    approval = cast("dict[str, Any]", record)
-    return approval if approval["id"] == bb["_item"]["id"] else None
+    record = convert(bb["approval"], ApprovalRecord | None)
+    return record if record is not None and record.call_id == bb["_item"]["id"] else None
 
 
 def emit_pending_call(host: RunContext, step: Step, call: ToolCall) -> Event:
@@ -63,7 +65,8 @@ def needs_approval(bb: Blackboard, host: RunContext) -> bool:
     return tool is not None and bool(approval_reason(host, tool))
 
 
-def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
+def describe_call(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
+    """Return the request of a step about the current call; the journal compares requests."""
     del host, arguments
     return f"{bb['_item']['name']}\0{bb['_item']['arguments']}"
 
@@ -73,12 +76,11 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     reads=("_item",),
     writes=("approval",),
     effect="none",
-    request=_request_key,
+    request=describe_call,
 )
 async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Evaluate rules for a tool call; request the user's approval if it is required."""
-    host.is_live = True
-    call = ToolCall(**bb["_item"])
+    call = current_call(bb)
     event = emit_pending_call(host, step, call)
     events: list[Event] = []
     verdict = await _decide(host, step, handle_event(host, event), events)
@@ -87,15 +89,20 @@ async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None
         payload = {"tool": call.name, "call": call.id, "reason": reason}
         host.emit(host.build_event(TOOL_CALL_HELD, Severity.WARNING, payload))
         verdict = RequireApproval(reason)
-    record: dict[str, Any] = {"id": call.id, "outcome": APPROVED, "reason": ""}
-    record["events"] = [each.as_json() for each in events]
+    record = ApprovalRecord(call.id, events=tuple(events))
     if isinstance(verdict, Deny):
-        record.update(outcome=DENIED, reason=f"{call.name} was denied: {verdict.reason}")
+        reason = f"{call.name} was denied: {verdict.reason}"
+        record = replace(record, decision=Decision.DENIED, reason=reason)
     elif verdict is not None:
         approval = await _request_decision(host, step, call, verdict)
         # The answer may take long and the process may stop first: make all steps so far durable.
         await host.journal.flush()
-        record.update(outcome=PENDING, reason=verdict.reason, approval=approval.call_id)
+        record = replace(
+            record,
+            decision=Decision.PENDING,
+            reason=verdict.reason,
+            approval_id=approval.call_id,
+        )
         step.emit(
             chunks.approval(
                 id=call.id,
@@ -106,7 +113,7 @@ async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None
                 expires_at=approval.expires_at,
             )
         )
-    bb["approval"] = record
+    bb["approval"] = to_builtins(record)
 
 
 async def _decide(
@@ -117,12 +124,9 @@ async def _decide(
     for fired in verdicts:
         action = fired.action
         if isinstance(action, RunTree):
-            outcome = await run_rule_tree(host, step, fired)
-            if outcome.state:
-                set_pack_state(host, fired.pack, outcome.state)
-            if outcome.notify:
-                events.append(self_notice_event(host, NotifySelf(outcome.notify), fired.rule))
-            action = Deny(outcome.deny) if outcome.deny else None
+            denial, event = await run_rule_tree(host, step, fired)
+            events += [event] if event else []
+            action = Deny(denial) if denial else None
         if isinstance(action, Deny):
             return action
         if isinstance(action, RequireApproval):
@@ -139,7 +143,7 @@ async def _request_decision(
     return await host.deps.storage.approvals.request(
         host.user_id,
         NewApproval(
-            run_id=host.claim.run_id,
+            run_id=host.run_id,
             call_id=f"{call.id}~{suffix}",
             tool=call.name,
             arguments=parse_arguments(call.arguments),
@@ -153,25 +157,27 @@ async def _request_decision(
 def awaits_approval(bb: Blackboard) -> bool:
     """Whether the current call waits for approval."""
     approval = approval_of(bb)
-    return approval is not None and approval["outcome"] == PENDING
+    return approval is not None and approval.decision is Decision.PENDING
 
 
 @leaf("tools.await_approval", reads=("_item", "approval"), writes=("approval",), effect="none")
 async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Wait for the user's decision. The run's timers are paused meanwhile."""
-    host.is_live = True
-    record: dict[str, Any] = bb["approval"]
+    record = convert(bb["approval"], ApprovalRecord)
     # Makes the approval chunk visible to other processes, and after a crash.
     await host.journal.flush()
-    storage = host.deps.storage
-    approval = await storage.approvals.get(host.user_id, host.claim.run_id, record["approval"])
+    approvals, run_id = host.deps.storage.approvals, host.run_id
+    approval = await approvals.get(host.user_id, run_id, record.approval_id)
     approval = await host.deps.approvals.wait_for_decision(host.user_id, approval, step)
-    waited = max(0.0, (approval.decided_at or time()) - approval.asked_at)
-    if approval.decision is Decision.APPROVED:
-        bb["approval"] = {**record, "outcome": APPROVED, "rested": waited}
-        return
-    reason = _denial_text(approval)
-    bb["approval"] = {**record, "outcome": DENIED, "rested": waited, "reason": reason}
+    is_approved = approval.decision is Decision.APPROVED
+    bb["approval"] = to_builtins(
+        replace(
+            record,
+            decision=Decision.APPROVED if is_approved else Decision.DENIED,
+            reason="" if is_approved else _denial_text(approval),
+            paused_seconds=max(0.0, (approval.decided_at or time()) - approval.asked_at),
+        )
+    )
 
 
 def _denial_text(approval: Approval) -> str:

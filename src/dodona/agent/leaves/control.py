@@ -1,20 +1,31 @@
-"""Turn control: the check of the decision tree before each turn, and loop detection."""
+"""Turn control: the check of the decision tree before each turn, and loop detection.
+
+Also the events at the start and at the end of a run.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from dodona.agent.events.dispatch import deliver_notices, emit_event, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import decorator, leaf
-from dodona.agent.turn_control.decision import TurnWarning, pending_warnings, without_warnings
 from dodona.agent.turn_control.loop_detector import LoopDetector
-from dodona.agent.turn_control.state import AgentState
+from dodona.agent.turn_control.state import AgentState, TurnWarning
 from dodona.core import chunks
 from dodona.core.domain import notices
 from dodona.core.domain.notices import InjectionPoint
-from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECKPOINT, Severity
-from dodona.core.messages import ToolCall
+from dodona.core.events import (
+    AGENT_LOOP_DETECTED,
+    AGENT_TURN_START,
+    QUERY_START,
+    SESSION_END,
+    SESSION_RESUMED,
+    TASK_CHECKPOINT,
+    Severity,
+)
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # the stop reason when the request's output tokens are used up
@@ -24,7 +35,6 @@ CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress
 @decorator("turn-control", reads=("state",), writes=("state", "notices", "inbox"), step=True)
 def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Check whether another turn may start; show due notices to the user, then to the model."""
-    host.is_live = True
     state = _exclude_downtime(host.load_state(bb), host.journal.downtime_seconds)
     may_continue, reason = host.decision_tree.should_continue(state)
     if may_continue and host.output_tokens_left() == 0:
@@ -36,8 +46,8 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     if not host.is_subagent:
         _emit_context_size(host, step)
     state = host.decision_tree.on_turn_start(state)
-    warnings = [_warning_to_notice(host, step, warning) for warning in pending_warnings(state)]
-    state = without_warnings(state) if warnings else state
+    warnings = [_warning_to_notice(host, step, each) for each in state.pending_warnings]
+    state = replace(state, pending_warnings=()) if warnings else state
     host.save_state(bb, state)
     emit_event(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
     if state.turn % CHECKPOINT_INTERVAL_TURNS == 0 and state.turn < state.config.iteration_warning:
@@ -57,10 +67,10 @@ def _emit_context_size(host: RunContext, step: Step) -> None:
 
 def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
     """Exclude the time when no process ran it; each period is subtracted once."""
-    before: float = state.extensions.get("downtime", 0.0)
+    before = state.downtime_seconds
     if downtime <= before:
         return state
-    return state.with_pause(downtime - before).with_extensions(downtime=downtime)
+    return replace(state.with_pause(downtime - before), downtime_seconds=downtime)
 
 
 def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> notices.Notice:
@@ -83,9 +93,42 @@ def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> no
 @leaf("oracle.detect_loop", reads=("answer", "loop"), writes=("loop",))
 def detect_loop(bb: Blackboard, host: RunContext) -> None:
     """Detect repeated tool calls; the model gets one warning per run."""
-    calls = [ToolCall(*call) for call in bb["answer"]["calls"]]
-    record: dict[str, Any] = bb["loop"]
-    detector, pattern = (LoopDetector.read(record) if record else LoopDetector()).observe(calls)
-    bb["loop"] = detector.as_json()
+    calls = convert(bb["answer"], AnswerRecord).calls
+    detector, pattern = convert(bb["loop"], LoopDetector).observe(calls)
+    bb["loop"] = to_builtins(detector)
     if pattern:
         emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])
+
+
+@leaf("oracle.begin")
+def begin_session(bb: Blackboard, host: RunContext) -> None:
+    """Emit the event for a new question, and for a resumed conversation if there is a history."""
+    del bb
+    emit_event(host, QUERY_START, question=host.inputs.question.content[:200])
+    oracle_context = host.inputs.context
+    if host.history.messages:
+        last_activity = oracle_context.last_activity or oracle_context.session_start
+        idle = host.inputs.question.created_at - last_activity
+        emit_event(
+            host,
+            SESSION_RESUMED,
+            previous_model=oracle_context.last_model or host.chosen_model.model.name,
+            model=host.chosen_model.model.name,
+            idle_seconds=max(0, round(idle)),
+            exchanges=host.history.runs,
+        )
+
+
+@leaf("oracle.end_session", reads=("failure",))
+def end_session(bb: Blackboard, host: RunContext) -> None:
+    """Emit the event for the end of the run, with its status."""
+    failure = bb.get("failure")
+    host.notifications.has_ended = True
+    emit_event(
+        host,
+        SESSION_END,
+        ended=bb["_status"],
+        error=failure["code"] if failure else None,
+        turns=len(host.turns) + (host.final_answer is not None),
+        model=host.answered_by[1],
+    )

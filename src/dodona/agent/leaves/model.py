@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import convert, structs, to_builtins
 
 from dodona.agent.events.dispatch import emit_event
 from dodona.agent.model_calls import ModelCall, call_in_run
 from dodona.agent.run_context.context import PartialAnswer, RunContext
+from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
-from dodona.core.messages import AssistantText, RawMessage, ToolCall
 from dodona.core.ports.model import (
-    Done,
     ModelEvent,
     ModelRequest,
     Restart,
@@ -41,7 +41,6 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Call the model, and stream its response to the user."""
-    host.is_live = True
     before = host.feed.last_seq
 
     def emit_chunk(event: ModelEvent) -> None:
@@ -66,11 +65,12 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
         return False
     if bb["failure"] is not None:
         bb["failure"] = None  # the retry of a tree has succeeded
-    bb["answer"] = answer = answer_record(done)
-    if not (answer["calls"] or answer["text"].strip()):
-        answer.update(text=EMPTY_ANSWER_TEXT, raw=None)
+    answer = AnswerRecord.of(done)
+    if not (answer.calls or answer.text.strip()):
+        answer = structs.replace(answer, text=EMPTY_ANSWER_TEXT, raw=None)
         if not host.is_subagent:
             step.emit(chunks.content(EMPTY_ANSWER_TEXT))
+    bb["answer"] = to_builtins(answer)
     return True
 
 
@@ -83,10 +83,10 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
         max_tokens=(
             chosen.max_tokens if tokens_left is None else min(tokens_left, chosen.max_tokens)
         ),
-        temperature=options.get("temperature", chosen.temperature),
-        stop=tuple(options.get("stop", ())),
-        thinking=options.get("thinking", settings.thinking_enabled),
-        cache_key=f"dodona-{host.claim.conversation_id}{host.role.parent_step}",
+        temperature=(chosen.temperature if options.temperature is None else options.temperature),
+        stop=options.stop,
+        thinking=(settings.thinking_enabled if options.thinking is None else options.thinking),
+        cache_key=f"dodona-{host.inputs.conversation_id}{host.role.parent_step}",
         allow_restart=True,
     )
     return ModelCall(
@@ -97,35 +97,6 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
     )
 
 
-def answer_record(done: Done) -> dict[str, Any]:
-    """Return a model response as the JSON that the journal stores."""
-    message, usage = done.message, done.usage
-    raw = message.raw
-    return {
-        "text": message.text,
-        "thinking": message.thinking,
-        "calls": [[call.id, call.name, call.arguments] for call in message.calls],
-        "raw": None if raw is None else [raw.provider, raw.body.decode()],
-        "provider": done.provider,
-        "model": done.model,
-        "finish": done.finish.value,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-    }
-
-
-def message_of(answer: Mapping[str, Any]) -> AssistantText:
-    """Return the message in a stored model response."""
-    raw = answer["raw"]
-    return AssistantText(
-        text=answer["text"],
-        calls=tuple(ToolCall(*call) for call in answer["calls"]),
-        thinking=answer["thinking"],
-        raw=None if raw is None else RawMessage(raw[0], raw[1].encode()),
-    )
-
-
 @leaf(
     "oracle.record_answer",
     reads=("answer", "state"),
@@ -133,29 +104,26 @@ def message_of(answer: Mapping[str, Any]) -> AssistantText:
 )
 def record_answer(bb: Blackboard, host: RunContext) -> None:
     """Add the response to the transcript, and its tool calls to the blackboard."""
-    answer: dict[str, Any] = bb["answer"]
-    message = message_of(answer)
+    answer = convert(bb["answer"], AnswerRecord)
+    message = answer.message()
     host.partial_answer = None
-    host.answered_by = (answer["provider"], answer["model"])
-    host.output_tokens += answer["output_tokens"]
+    host.answered_by = (answer.provider, answer.model)
+    host.output_tokens += answer.output_tokens
     # Cached input costs almost nothing and recurs every turn, so the budget does not count it.
-    new_tokens = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
+    new_tokens = answer.input_tokens - answer.cache_read_tokens + answer.output_tokens
     state = host.load_state(bb)
-    host.context_tokens = answer["input_tokens"] + answer["output_tokens"]
+    host.context_tokens = answer.input_tokens + answer.output_tokens
     host.tokens_used += host.context_tokens
-    host.save_state(bb, replace(state, tokens_used=state.tokens_used + max(0, new_tokens)))
+    host.save_state(bb, structs.replace(state, tokens_used=state.tokens_used + max(0, new_tokens)))
     if not message.calls:
-        host.final_answer, host.finish_reason = message, answer["finish"]
+        host.final_answer, host.finish_reason = message, answer.finish
         bb["tool_calls"] = []
         emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return
     host.pending_answer = message
-    host.transcript.add(message, answer["output_tokens"])
+    host.transcript.add(message, answer.output_tokens)
     max_calls = host.role.limits.max_tool_calls_per_turn
-    bb["tool_calls"] = [
-        {"id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.calls[:max_calls]
-    ]
+    bb["tool_calls"] = to_builtins(message.calls[:max_calls])
     bb["tool_results"] = []
 
 

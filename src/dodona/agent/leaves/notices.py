@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import convert
+
+from dodona.agent.conversation.exchange import NoticeRecord
 from dodona.agent.events.dispatch import deliver_notices, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.notifications import NotificationsState
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_trees
 from dodona.core.domain.notices import InjectionPoint, Notice
@@ -36,7 +40,6 @@ def has_notices(bb: Blackboard, host: RunContext) -> bool:
 )
 async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Run pending rule trees and deliver the notices of this turn; at the end, all notices."""
-    host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
     put_notices_on_blackboard(
@@ -47,10 +50,12 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
 @leaf("oracle.add_notices", reads=("notices", "inbox"))
 def add_notices(bb: Blackboard, host: RunContext) -> None:
     """Add delivered notices to the transcript; persistent ones are stored with the exchange."""
-    host.notifications.restore(bb["inbox"])
-    notices = [Notice.from_json(record) for record in bb["notices"]]
+    if bb["inbox"]:
+        host.notifications.restore(convert(bb["inbox"], NotificationsState))
+    notices = convert(bb["notices"], list[Notice])
     texts = [notice.text for notice in notices if notice.text]
     if texts:
         text = "\n".join(texts)
         host.transcript.add(SystemText(text), host.count_tokens(text))
-    host.notices += ((len(host.turns), notice) for notice in notices if notice.is_persistent)
+    turn = len(host.turns)
+    host.notices += (NoticeRecord(turn, each.text) for each in notices if each.is_persistent)

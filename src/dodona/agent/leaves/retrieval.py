@@ -31,7 +31,6 @@ async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
 
     The lists follow the history, so that requests share a prefix that providers can cache.
     """
-    host.is_live = True
     categories = _tool_categories(host)
     stale, *listings = await asyncio.gather(
         _find_stale_sources(host), _list_notes(host, categories), _list_threads(host, categories)
@@ -77,8 +76,8 @@ async def _list_threads(host: RunContext, categories: set[ToolCategory]) -> str:
     if not threads:
         return ""
     hits = await logs.search(*scope, host.inputs.question.content, limit=MAX_THREADS)
-    relevant = dict.fromkeys(hit.entry.thread_id for hit in hits)
-    titles = {hit.entry.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
+    relevant = dict.fromkeys(hit.thread_id for hit in hits)
+    titles = {hit.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
     ordered = [*relevant, *(thread.id for thread in threads if thread.id not in relevant)]
     lines = [f"thread:{thread_id}  {titles[thread_id]}" for thread_id in ordered]
     return _format_listing(host, "Threads of the project:", lines)
@@ -102,13 +101,11 @@ def _format_listing(host: RunContext, heading: str, lines: Sequence[str]) -> str
 
 async def _find_stale_sources(host: RunContext) -> list[str]:
     """Paths that this conversation has read and that have changed since."""
-    versions_read = host.history.provenance.versions_read
     stale: list[str] = []
-    for kind in (SourceKind.NOTE, SourceKind.CODE):
-        paths = tuple(path for read_kind, path in versions_read if read_kind is kind)
-        current = await _current_versions(host, kind, paths) if paths else None
+    for kind, versions in host.history.provenance.versions_read.items():
+        current = await _current_versions(host, kind, tuple(versions))
         if current is not None:
-            stale += (path for path in paths if current.get(path) != versions_read[kind, path])
+            stale += (path for path, version in versions.items() if current.get(path) != version)
     return stale[:MAX_STALE_SOURCES]
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
 
 from dodona.agent.conversation.exchange import Turn
 from dodona.agent.events.dispatch import emit_event, handle_event, tool_result_for_rules
-from dodona.agent.leaves.approval import DENIED, approval_of, emit_pending_call, find_offered_tool
+from dodona.agent.leaves.approval import (
+    approval_of,
+    current_call,
+    describe_call,
+    emit_pending_call,
+    find_offered_tool,
+)
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import allowed_urls, record_origins
 from dodona.core import chunks
-from dodona.core.domain.notices import to_stored_notice
 from dodona.core.errors import did_you_mean
 from dodona.core.events import (
     AGENT_TURN_END,
@@ -27,7 +35,7 @@ from dodona.core.events import (
 )
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import SourceReference, ToolCallResult, ToolContext
+from dodona.core.ports.tools import ToolCallResult, ToolContext
 from dodona.trees import Blackboard, Step
 
 UNKNOWN_OUTCOME_TEXT: Final = (
@@ -45,15 +53,7 @@ def _effect(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> E
 
 def _denial_reason(bb: Blackboard) -> str:
     approval = approval_of(bb)
-    if approval is None or approval["outcome"] != DENIED:
-        return ""
-    return approval["reason"]
-
-
-def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
-    del host, arguments
-    call = bb["_item"]
-    return f"{call['name']}\0{call['arguments']}"
+    return approval.reason if approval is not None and approval.is_denied else ""
 
 
 @leaf(
@@ -61,12 +61,11 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     reads=("_item", "_index", "approval"),
     writes=("tool_results",),
     effect=_effect,
-    request=_request_key,
+    request=describe_call,
 )
 async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Execute one tool call. An error is also a result for the model."""
-    host.is_live = True
-    call = ToolCall(**bb["_item"])
+    call = current_call(bb)
     approval = approval_of(bb)
     if approval is None:
         emit_pending_call(host, step, call)
@@ -74,18 +73,18 @@ async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     if step.outcome_unknown:
         outcome = _failed_result(call, UNKNOWN_OUTCOME_TEXT)
     elif tool is None:
-        outcome = ToolCallResult(_unknown_tool_result(host, call), 0)
+        outcome = _failed_result(call, _unknown_tool_text(host, call))
     elif reason := _denial_reason(bb):
         outcome = _failed_result(call, reason)
     else:
         outcome = await _call_tool(host, step, call)
-    record = report_result(host, step, outcome)
+    record = report_result(host, step, bb["_index"], outcome)
     if tool is not None and tool.origin.is_untrusted:
-        record["outside"] = [tool.origin.value]
+        record = replace(record, untrusted_origins=(tool.origin,))
     if approval is not None:
-        record["rested"] = approval.get("rested", 0.0)
-        record["events"] = [*approval["events"], *record.get("events", ())]
-    bb["tool_results"] = {**record, "index": bb["_index"]}
+        events, paused = (*approval.events, *record.events), approval.paused_seconds
+        record = replace(record, events=events, paused_seconds=paused)
+    bb["tool_results"] = to_builtins(record)
 
 
 def _failed_result(call: ToolCall, text: str) -> ToolCallResult:
@@ -96,66 +95,64 @@ async def _call_tool(host: RunContext, step: Step, call: ToolCall) -> ToolCallRe
     tool_context = ToolContext(
         host.user_id,
         host.project_id,
-        key=f"run-{host.claim.run_id}/{host.step_key(step)}",
+        key=f"run-{host.run_id}/{host.step_key(step)}",
         agent=host.role.name,
         allowed_urls=allowed_urls(host),
     )
     return await host.deps.call_tool(call, agent=host.role.name, context=tool_context)
 
 
-def _unknown_tool_result(host: RunContext, call: ToolCall) -> ToolResult:
+def _unknown_tool_text(host: RunContext, call: ToolCall) -> str:
     names = sorted(host.role.tool_names)
     hint = did_you_mean(call.name, names) or f"Available: {', '.join(names)}."
-    text = f"There is no tool '{call.name[:80]}' here. {hint}"
-    return ToolResult(call.id, call.name, text, failed=True)
+    return f"There is no tool '{call.name[:80]}' here. {hint}"
 
 
-def report_result(host: RunContext, step: Step, outcome: ToolCallResult) -> dict[str, Any]:
+def report_result(
+    host: RunContext, step: Step, index: int, outcome: ToolCallResult
+) -> ToolResultRecord:
     """Show a tool result to the user, emit its event, and return the record for the journal."""
-    result = outcome.result
-    status = "error" if result.failed else "success"
+    result, output = outcome.result, outcome.output
     step.emit(
         chunks.tool_result(
             id=result.call_id,
             name=result.name,
             result=result.text,
-            status=status,
-            sources=outcome.sources,
+            status="error" if result.failed else "success",
+            sources=output.sources,
         )
     )
-    record: dict[str, Any] = {
-        "id": result.call_id,
-        "name": result.name,
-        "text": result.text,
-        "failed": result.failed,
-        "ms": outcome.duration_ms,
-        "sources": [source.as_json() for source in outcome.sources],
-    }
-    if outcome.entry_count:
-        record["entries"] = outcome.entry_count
-    if outcome.scores:
-        record["scores"] = list(outcome.scores)
-    if outcome.events:
-        record["events"] = [event.as_json() for event in outcome.events]
-    if outcome.timed_out:
-        record["timed_out"] = True
+    record = ToolResultRecord(
+        index=index,
+        id=result.call_id,
+        name=result.name,
+        text=result.text,
+        duration_ms=outcome.duration_ms,
+        failed=result.failed,
+        timed_out=outcome.timed_out,
+        sources=output.sources,
+        entry_count=output.entry_count,
+        scores=output.scores,
+        events=output.events,
+        notices=output.notices,
+    )
     host.emit(_result_event(host, record))
     return record
 
 
-def _result_event(host: RunContext, record: Mapping[str, Any]) -> Event:
+def _result_event(host: RunContext, record: ToolResultRecord) -> Event:
     """The event of a tool result, built from its stored record, also after a crash."""
-    payload = {"tool": record["name"], "call": record["id"], "ms": record["ms"]}
-    if not record["failed"]:
+    payload = {"tool": record.name, "call": record.id, "ms": record.duration_ms}
+    if not record.failed:
         return host.build_event(TOOL_CALL_SUCCESS, Severity.INFO, payload)
-    kind = TOOL_CALL_TIMEOUT if record.get("timed_out") else TOOL_CALL_FAILURE
-    return host.build_event(kind, Severity.WARNING, {**payload, "error": record["text"][:200]})
+    kind = TOOL_CALL_TIMEOUT if record.timed_out else TOOL_CALL_FAILURE
+    return host.build_event(kind, Severity.WARNING, {**payload, "error": record.text[:200]})
 
 
 @leaf("oracle.record_results", reads=("tool_results", "state"), writes=("state",))
 def record_results(bb: Blackboard, host: RunContext) -> None:
     """Add the results to the transcript in call order; pass them to decision tree and rules."""
-    records: dict[int, dict[str, Any]] = {record["index"]: record for record in bb["tool_results"]}
+    records = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
     answer = host.pending_answer
     assert answer is not None
     max_calls = host.role.limits.max_tool_calls_per_turn
@@ -163,46 +160,41 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
         _tool_result(call, records.get(index), None if index < max_calls else max_calls)
         for index, call in enumerate(answer.calls)
     )
-    durations = tuple((records.get(i) or {}).get("ms") for i in range(len(answer.calls)))
+    durations = tuple(
+        records[index].duration_ms if index in records else None
+        for index in range(len(answer.calls))
+    )
     host.turns.append(Turn(answer, results, durations))
     state = host.load_state(bb)
     for index, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
         host.transcript.add(result, host.count_tokens(result.text))
         if index in records:  # calls over the limit were not executed and do not count
             state = host.decision_tree.on_tool_result(state, _decision_tree_input(call, result))
-    tokens = sum(record.get("tokens", 0) for record in records.values())
-    paused = max((record.get("rested", 0.0) for record in records.values()), default=0.0)
+    tokens = sum(record.tokens for record in records.values())
+    paused = max((record.paused_seconds for record in records.values()), default=0.0)
     if tokens or paused:
         host.tokens_used += tokens
         state = replace(state, tokens_used=state.tokens_used + tokens).with_pause(paused)
     host.save_state(bb, state)
-    host.notifications.record_turn(
-        (record["name"], record["failed"]) for record in records.values()
-    )
+    host.notifications.record_turn((each.name, each.failed) for each in records.values())
     for _, record in sorted(records.items()):
-        host.sources.update(
-            dict.fromkeys(SourceReference.from_json(each) for each in record["sources"])
-        )
+        host.sources.update(dict.fromkeys(record.sources))
         _handle_result(host, record)
     record_origins(host, records.values())
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 
 
-def _handle_result(host: RunContext, record: Mapping[str, Any]) -> None:
-    """Handle the event of a result, and the events that the tool itself returned."""
+def _handle_result(host: RunContext, record: ToolResultRecord) -> None:
+    """Handle the event of a result, and the events and notices that the tool itself returned."""
     handle_event(host, _result_event(host, record), result=tool_result_for_rules(record))
-    if (subagent := record.get("subagent")) is not None:
-        kind = SUBAGENT_FAILED if record["failed"] else SUBAGENT_COMPLETE
-        severity = Severity.WARNING if record["failed"] else Severity.INFO
-        payload = {"agent": subagent, "ms": record["ms"], "report": record["text"][:200]}
+    if record.subagent:
+        kind = SUBAGENT_FAILED if record.failed else SUBAGENT_COMPLETE
+        severity = Severity.WARNING if record.failed else Severity.INFO
+        payload = {"agent": record.subagent, "ms": record.duration_ms, "report": record.text[:200]}
         emit_event(host, kind, severity, **payload)
-    for each in record.get("events", ()):
-        event = Event.from_json(each)
-        deferred = event.payload.get("deferred")
-        if deferred is None:
-            handle_event(host, event)
-        else:
-            host.notifications.inbox.schedule([to_stored_notice(event, deferred, host.project_id)])
+    for event in record.events:
+        handle_event(host, event)
+    host.notifications.inbox.schedule(record.notices)
 
 
 def _decision_tree_input(call: ToolCall, result: ToolResult) -> dict[str, Any]:
@@ -215,11 +207,11 @@ def _decision_tree_input(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 
 def _tool_result(
-    call: ToolCall, record: Mapping[str, Any] | None, exceeded_limit: int | None
+    call: ToolCall, record: ToolResultRecord | None, exceeded_limit: int | None
 ) -> ToolResult:
     """The result of a call, or why there is none. `exceeded_limit` is the limit of calls."""
     if record is not None:
-        return ToolResult(call.id, call.name, record["text"], failed=record["failed"])
+        return record.message()
     text = "The call failed with an internal error in Dodona. Repeating it may not help."
     if exceeded_limit is not None:
         text = (

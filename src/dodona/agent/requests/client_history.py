@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from uuid import uuid4
 
@@ -46,14 +46,7 @@ class ClientHistory:
 
     def extended_with(self, question: str, answer: str) -> ClientHistory:
         """Return the history as the client will send it next time."""
-        return ClientHistory(
-            agent_id=self.agent_id,
-            channel=self.channel,
-            account=self.account,
-            exchanges=(*self.exchanges, (question, answer)),
-            instructions=self.instructions,
-            project_id=self.project_id,
-        )
+        return replace(self, exchanges=(*self.exchanges, (question, answer)))
 
 
 class ClientHistoryIndex:

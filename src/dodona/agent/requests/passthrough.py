@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE
-from dodona.agent.model_calls import CallOutsideRun, call_outside_run
+from dodona.agent.model_calls import ModelCall, call_outside_run
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.budgets import BillingScope
 from dodona.core.messages import AssistantText, Message, SystemText
 from dodona.core.ports.model import ChosenModel, ModelEvent, ModelRequest
 
@@ -25,13 +26,10 @@ _SCHEMA_CHARS_PER_TOKEN: Final = 3  # an estimate for JSON schemas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassthroughRequest:
-    """A request to an agent's model, or to `model` if it is set.
-
-    `session_key` is the session whose budget the call uses.
-    """
+    """A request to an agent's model, or to `model` if it is set; `scope` pays for it."""
 
     agent: AgentDef
-    session_key: str
+    scope: BillingScope
     request: ModelRequest
     model: str = ""
 
@@ -42,16 +40,16 @@ class ModelPassthrough:
     def __init__(self, deps: RunDeps) -> None:
         self._deps = deps
 
-    async def stream(
-        self, user_id: str, passthrough: PassthroughRequest
-    ) -> AsyncGenerator[ModelEvent]:
+    async def stream(self, passthrough: PassthroughRequest) -> AsyncGenerator[ModelEvent]:
         """Stream the events of the response; the last is `Done`.
 
         Closing the generator cancels the model call; the usage so far is billed.
         """
-        call = await self._build_call(user_id, passthrough)
+        call = await self._build_call(passthrough)
         events: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        task = asyncio.create_task(call_outside_run(self._deps, call, events.put_nowait))
+        task = asyncio.create_task(
+            call_outside_run(self._deps, passthrough.scope, call, events.put_nowait)
+        )
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -61,7 +59,7 @@ class ModelPassthrough:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _build_call(self, user_id: str, passthrough: PassthroughRequest) -> CallOutsideRun:
+    async def _build_call(self, passthrough: PassthroughRequest) -> ModelCall:
         agent, client_request = passthrough.agent, passthrough.request
         chosen = await self._deps.models.choose(passthrough.model, agent=agent.id)
         request = replace(
@@ -73,12 +71,9 @@ class ModelPassthrough:
                 if client_request.temperature is None
                 else client_request.temperature
             ),
-            cache_key=passthrough.session_key,
+            cache_key=passthrough.scope.session_key or "",
         )
-        return CallOutsideRun(
-            user_id=user_id,
-            agent_id=agent.id,
-            session_key=passthrough.session_key,
+        return ModelCall(
             step_key=STEP_KEY,
             chosen_model=chosen,
             request=request,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,17 +22,12 @@ from dodona.agent.conversation.compression import (
     render_for_model,
     summary_limit,
 )
-from dodona.agent.conversation.history import (
-    ConversationKey,
-    History,
-    HistoryCache,
-    conversation_key,
-)
+from dodona.agent.conversation.history import History, HistoryCache, conversation_key
 from dodona.agent.conversation.prompts import PromptLoader, render
-from dodona.agent.model_calls import CallOutsideRun, call_outside_run
+from dodona.agent.model_calls import ModelCall, call_outside_run
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
-from dodona.core.domain.conversations.conversation import NewSummary, RunInputs
+from dodona.core.domain.conversations.conversation import ClaimedRun, NewSummary, Window
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event
 from dodona.core.messages import SystemText, UserText
@@ -53,23 +47,6 @@ _log = logging.getLogger(__name__)
 PostRunTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressionJob:
-    """A window that is too full after a run, and the model and prompts for its summary."""
-
-    user_id: str
-    project_id: str
-    agent_id: str
-    session_key: str
-    cache_key: ConversationKey
-    conversation_id: int
-    run_id: int
-    token_budget: int
-    max_runs: int
-    model: str
-    prompt_folder: Path | None  # of the project
-
-
 class Compressor:
     """Replaces older exchanges of a conversation window with a summary."""
 
@@ -78,7 +55,7 @@ class Compressor:
         deps: RunDeps,
         *,
         prompts: PromptLoader,
-        prompt_folder: Callable[[RunInputs], Path | None],
+        prompt_folder: Callable[[ClaimedRun], Path | None],
         histories: HistoryCache,
     ) -> None:
         self._deps = deps
@@ -91,55 +68,46 @@ class Compressor:
         inputs, settings = context.inputs, context.snapshot.settings
         window, budget = inputs.window, inputs.context.token_budget
         max_runs = settings.max_context_nodes
-        is_cut = window is not None and window.is_truncated
+        is_cut = isinstance(window, Window) and window.is_truncated
         if not self._deps.policy.compress_context or not (
             is_cut
             or needs_compression(history.tokens, history.runs, budget=budget, max_runs=max_runs)
         ):
             return None
-        job = CompressionJob(
-            user_id=context.user_id,
-            project_id=context.project_id,
-            agent_id=context.agent_id,
-            session_key=context.session_key,
-            cache_key=conversation_key(inputs),
-            conversation_id=context.claim.conversation_id,
-            run_id=context.claim.run_id,
-            token_budget=budget,
-            max_runs=max_runs,
-            model=settings.subagent_model or context.snapshot.model,
-            prompt_folder=self._prompt_folder(inputs),
-        )
-        return partial(self.compress, job)
+        return partial(self.compress, context)
 
-    async def compress(self, job: CompressionJob) -> None:
+    async def compress(self, context: RunContext) -> None:
         """Summarise older exchanges, if the window is still too full. Failures are logged."""
         try:
-            plan = await self._plan_compression(job)
+            plan = await self._plan_compression(context)
             if plan is not None:
-                await self._store_summary(job, plan)
+                await self._store_summary(context, plan)
         except NotFound:
             return  # deleted or pruned in the meantime
         except DodonaError as error:
-            _log.warning("could not compress conversation %s: %s", job.conversation_id, error)
+            _log.warning(
+                "could not compress conversation %s: %s", context.inputs.conversation_id, error
+            )
 
-    async def _plan_compression(self, job: CompressionJob) -> CompressionPlan | None:
+    async def _plan_compression(self, context: RunContext) -> CompressionPlan | None:
         window = await self._deps.storage.conversations.load_window(
-            job.user_id,
-            job.conversation_id,
+            context.user_id,
+            context.inputs.conversation_id,
             budget=_NO_TOKEN_LIMIT,
             max_runs=MAX_RUNS,
-            from_id=job.run_id,
+            from_id=context.run_id,
         )
-        plan = partial(plan_compression, window, budget=job.token_budget, max_runs=job.max_runs)
+        budget = context.inputs.context.token_budget
+        max_runs = context.snapshot.settings.max_context_nodes
+        plan = partial(plan_compression, window, budget=budget, max_runs=max_runs)
         return await asyncio.to_thread(plan)
 
-    async def _store_summary(self, job: CompressionJob, plan: CompressionPlan) -> None:
-        by_model = await self._summarise_with_model(job, plan)
+    async def _store_summary(self, context: RunContext, plan: CompressionPlan) -> None:
+        by_model = await self._summarise_with_model(context, plan)
         model, result = by_model or (None, ModelSummary(plan.build_extractive_summary()))
         summary = result.summary
-        max_tokens = summary_limit(job.token_budget)
-        count = partial(self._count_tokens, model or job.model)
+        max_tokens = summary_limit(context.inputs.context.token_budget)
+        count = partial(self._count_tokens, model or _model_name(context))
         trimmed = await asyncio.to_thread(
             partial(summary.trim_to, max_tokens, count, is_prose=by_model is not None)
         )
@@ -154,43 +122,43 @@ class Compressor:
             mentioned_symbols=summary.symbols,
             mentioned_files=summary.files,
             insights=result.insights,
-            head_id=job.run_id,
+            head_id=context.run_id,
             context_tokens=plan.remaining_tokens + tokens,
         )
-        if await self._deps.storage.summaries.save(job.user_id, new_summary):
-            self._histories.invalidate(job.cache_key)
-            self._emit_compressed(job, plan, new_summary)
+        if await self._deps.storage.summaries.save(context.user_id, new_summary):
+            self._histories.invalidate(conversation_key(context.inputs))
+            self._emit_compressed(context, plan, new_summary)
 
     def _count_tokens(self, model: str, text: str) -> int:
         return max(1, self._deps.token_counter.count(text, model))
 
     def _emit_compressed(
-        self, job: CompressionJob, plan: CompressionPlan, summary: NewSummary
+        self, context: RunContext, plan: CompressionPlan, summary: NewSummary
     ) -> None:
         payload = {
-            "user_id": job.user_id,
-            "project_id": job.project_id,
-            "run_id": job.run_id,
+            "user_id": context.user_id,
+            "project_id": context.project_id,
+            "run_id": context.run_id,
             "summary_of": summary.run_id,
             "runs": len(plan.exchanges),
             "tokens_before": plan.tokens_before,
             "tokens_after": summary.context_tokens,
             "model": summary.model,
         }
-        self._deps.emit(Event(CONTEXT_COMPRESSED, f"agent.{job.agent_id}", payload=payload))
+        self._deps.emit(Event(CONTEXT_COMPRESSED, f"agent.{context.agent_id}", payload=payload))
 
     # -- model summaries -----------------------------------------------------------------------
 
     async def _summarise_with_model(
-        self, job: CompressionJob, plan: CompressionPlan
+        self, context: RunContext, plan: CompressionPlan
     ) -> tuple[str, ModelSummary] | None:
         """Return the model's name and its summary; None without a model, or if the call failed."""
         try:
-            chosen = await self._deps.models.choose(job.model, agent=job.agent_id)
+            chosen = await self._deps.models.choose(_model_name(context), agent=context.agent_id)
             if chosen.model.provider == EXTRACTIVE_PROVIDER:
                 return None
             async with asyncio.timeout(SUMMARY_TIMEOUT_SECONDS):
-                text = await self._ask_model(job, plan, chosen)
+                text = await self._ask_model(context, plan, chosen)
         except TimeoutError:
             _log.warning(
                 "the model returned no summary within %g seconds; using an extractive summary",
@@ -209,11 +177,12 @@ class Compressor:
         return chosen.model.name, result
 
     async def _ask_model(
-        self, job: CompressionJob, plan: CompressionPlan, chosen_model: ChosenModel
+        self, context: RunContext, plan: CompressionPlan, chosen_model: ChosenModel
     ) -> str:
-        tokens = summary_limit(job.token_budget)
-        template = await asyncio.to_thread(self._prompts.load, PROMPT_NAME, job.prompt_folder)
-        values = {"project_id": job.project_id, "tokens": tokens // 2}
+        tokens = summary_limit(context.inputs.context.token_budget)
+        folder = self._prompt_folder(context.inputs)
+        template = await asyncio.to_thread(self._prompts.load, PROMPT_NAME, folder)
+        values = {"project_id": context.project_id, "tokens": tokens // 2}
         prompt = render(template, values, file=f"{PROMPT_NAME}.md")
         max_chars = (
             max(1_000, chosen_model.context_size - chosen_model.max_tokens) * _CHARS_PER_TOKEN // 2
@@ -224,10 +193,7 @@ class Compressor:
             max_tokens=chosen_model.max_tokens,
             temperature=chosen_model.temperature,
         )
-        call = CallOutsideRun(
-            user_id=job.user_id,
-            agent_id=job.agent_id,
-            session_key=job.session_key,
+        call = ModelCall(
             step_key=PROMPT_NAME,
             chosen_model=chosen_model,
             request=request,
@@ -235,4 +201,8 @@ class Compressor:
                 self._count_tokens, chosen_model.model.name, prompt + text
             ),
         )
-        return (await call_outside_run(self._deps, call)).message.text
+        return (await call_outside_run(self._deps, context.billing, call)).message.text
+
+
+def _model_name(context: RunContext) -> str:
+    return context.snapshot.settings.subagent_model or context.snapshot.model

@@ -2,59 +2,102 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from functools import partial
 from time import time
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run.compressor import Compressor, PostRunTask
-from dodona.agent.run.finish import CancelDeferringJournal, dump_chunks, finish_run
+from dodona.agent.run.finish import (
+    CANCELLED,
+    RunResult,
+    dump_chunks,
+    failed_result,
+    finish_run,
+    result_of,
+)
 from dodona.agent.run.globals import RunGlobals
 from dodona.agent.run.replay import replay_chunks
-from dodona.agent.run.result import CANCELLED, RunResult, failed_result, result_of
 from dodona.agent.run_context.chunk_feed import ChunkFeed
-from dodona.agent.run_context.context import PriorState, RunContext, request_options
+from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.snapshot import SnapshotBuilder
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.contexts import ContextStatus
-from dodona.core.domain.conversations.conversation import (
-    Claim,
-    ClaimedRun,
-    NewMessage,
-    RunEnd,
-    RunInputs,
-)
+from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage, RunEnd
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import RunFenced, StoreError
 from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
-from dodona.core.ports.journal import Journal
 from dodona.core.ports.model import ChosenModel
 from dodona.store.runs.journal import RunJournal
-from dodona.trees import Options, Run, Watchdog
+from dodona.telemetry import log_context
+from dodona.trees import Options, Outcome, Run, Watchdog
+
+RELEASED: Final = "left"  # the end reason of a tree whose run is to be resumed
+
+RunCoroutine: TypeAlias = Coroutine[Any, Any, PostRunTask | None]
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class RunHandle:
-    """A running tree: its journal, and the function that cancels it."""
+    """A run in progress: its chunks, its result, and the ways to stop it."""
 
-    run: Run
-    journal: RunJournal
-    cancel: Callable[[], None]
+    __slots__ = (
+        *("_cancel_requested", "_is_replaying", "_journal", "_tree_run"),
+        *("claimed", "feed", "task"),
+    )
 
+    def __init__(
+        self, claimed: ClaimedRun, feed: ChunkFeed, execute: Callable[[RunHandle], RunCoroutine]
+    ) -> None:
+        self.claimed = claimed
+        self.feed = feed
+        self._tree_run: Run | None = None
+        self._journal: RunJournal | None = None
+        self._cancel_requested = claimed.cancel_requested
+        self._is_replaying = claimed.is_resumed
+        self.task = asyncio.get_running_loop().create_task(execute(self))
 
-OnStarted = Callable[[RunHandle], None]
+    def cancel(self) -> None:
+        """Cancel the run: now, or as soon as its tree has started and its replay is complete."""
+        self._cancel_requested = True
+        self._cancel_if_live()
+
+    def release(self) -> None:
+        """Stop without ending the run, so that it can be resumed.
+
+        The journal goes first, so the stop is not recorded.
+        """
+        if self._tree_run is None or self._journal is None:
+            self.task.cancel()
+            return
+        self._journal.stop_recording()
+        self._tree_run.cancel(RELEASED)
+
+    async def run_tree(self, tree_run: Run, journal: RunJournal) -> Outcome:
+        """Run the tree until it ends or is stopped."""
+        self._tree_run, self._journal = tree_run, journal
+        self._cancel_if_live()
+        return await tree_run.execute()
+
+    def end_replay(self) -> None:
+        """Note that the tree executes a step that was not recorded before."""
+        self._is_replaying = False
+        self._cancel_if_live()
+
+    def _cancel_if_live(self) -> None:
+        if self._cancel_requested and self._tree_run is not None and not self._is_replaying:
+            self._tree_run.cancel(CANCELLED)
 
 
 class Driver:
-    """Executes runs. The engine decides which run to execute, and when."""
+    """Executes runs, each from its claim to its final chunk. The engine decides which, and when."""
 
     def __init__(
         self,
@@ -71,109 +114,102 @@ class Driver:
         self._compressor = compressor
         self._watchdog = watchdog
 
-    async def execute(
-        self, claimed: ClaimedRun, feed: ChunkFeed, on_started: OnStarted
-    ) -> PostRunTask | None:
-        """Run the tree and end the run. The feed is always closed.
+    def start(self, claimed: ClaimedRun) -> RunHandle:
+        """Start a run. Its result is background work for the conversation, if there is any."""
+        user_id, redact = claimed.context.user_id, self._deps.redact
+        feed = ChunkFeed(claimed.run_id, claimed.attempt, user_id, redact=redact)
+        return RunHandle(claimed, feed, self._execute)
 
-        Returns background work for the conversation, if there is any.
-        """
-        claim = claimed.claim
+    async def _execute(self, handle: RunHandle) -> PostRunTask | None:
+        claimed, feed = handle.claimed, handle.feed
+        log_context.run_id.set(claimed.run_id)
         try:
-            journal = await self._deps.storage.journals.open(claim)
-            self._emit(claimed, RUN_BEGIN, attempt=claim.attempt)
-            return await self._execute_with_journal(claimed, journal, feed, on_started)
+            journal = await self._deps.storage.journals.open(claimed)
+            self._emit(claimed, RUN_BEGIN, attempt=claimed.attempt)
+            return await self._execute_with_journal(handle, journal)
         except RunFenced:
-            _log.info("run %s was claimed by another process", claim.run_id)
-            self._deps.storage.runs.release_claim(claim)
+            _log.info("run %s was claimed by another process", claimed.run_id)
         except StoreError as error:
             # The run has not ended: the next process that polls its lane resumes it.
-            _log.error("could not write run %s: %s", claim.run_id, error)
-            self._deps.storage.runs.release_claim(claim)
+            _log.error("could not write run %s: %s", claimed.run_id, error)
             feed.publish([feed.assign_seq(chunks.error(error))])
+        except Exception:  # noqa: BLE001 - last resort: nothing above catches it
+            _log.exception("run %s crashed", claimed.run_id)
         finally:
             feed.close()
+        self._deps.storage.runs.release_claim(claimed)
         return None
 
     async def _execute_with_journal(
-        self, claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed, on_started: OnStarted
+        self, handle: RunHandle, journal: RunJournal
     ) -> PostRunTask | None:
-        claim = claimed.claim
-        if claim.is_resumed:
-            _publish_earlier_chunks(claim, journal, feed)
+        claimed, feed = handle.claimed, handle.feed
+        if claimed.is_resumed:
+            _publish_earlier_chunks(claimed, journal, feed)
         try:
             context = await self._build_context(claimed, journal, feed)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claim, error)
+            result = failed_result(claimed.run_id, error)
             await self._fail_before_start(result, journal, feed)
             self._emit_end(claimed, result)
             return None
         try:
-            result = await self._run_tree(context, on_started)
+            options = self._tree_options(context, handle)
+            tree_run = Run(context.snapshot.tree, _initial_blackboard(context), options)
+            result = result_of(context, await handle.run_tree(tree_run, journal))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claim, error)
-        receipt, history = await finish_run(context, result)
+            result = failed_result(claimed.run_id, error)
+        updated_at, history = await finish_run(context, result)
         self._emit_end(claimed, result)
         max_runs = context.snapshot.settings.max_context_nodes
-        self._histories.remember(
-            context.inputs,
-            run_id=claim.run_id,
-            receipt=receipt,
-            history=history,
-            max_runs=max_runs,
-        )
+        self._histories.remember(claimed, history, updated_at=updated_at, max_runs=max_runs)
         return self._compressor.plan_after_run(context, history)
 
     def _emit_end(self, claimed: ClaimedRun, result: RunResult) -> None:
         details = {
             "status": result.status.value,
             "error": None if result.failure is None else result.failure["code"],
-            "seconds": round(max(0.0, time() - claimed.claim.started_at), 3),
+            "seconds": round(max(0.0, time() - claimed.started_at), 3),
         }
         _log.info("run ended", extra=details)
         self._emit(claimed, RUN_END, **details)
 
     def _emit(self, claimed: ClaimedRun, kind: str, **payload: Any) -> None:
         """Emit an event of the run, whatever events its tree emits."""
-        oracle_context = claimed.inputs.context
+        oracle_context = claimed.context
         ids = {
             "user_id": oracle_context.user_id,
             "project_id": oracle_context.project_id,
-            "run_id": claimed.claim.run_id,
+            "run_id": claimed.run_id,
         }
-        payload = {"agent": self._agent_id(claimed.inputs), **payload, **ids}
+        payload = {"agent": self._agent_id(claimed), **payload, **ids}
         self._deps.emit(Event(kind, "agent.driver", Severity.DEBUG, payload))
 
-    def _agent_id(self, inputs: RunInputs) -> str:
-        if inputs.session_key is None:
+    def _agent_id(self, claimed: ClaimedRun) -> str:
+        if claimed.session_key is None:
             return self._deps.agents().default.id
-        return parse_session_key(inputs.session_key)[0]
+        return parse_session_key(claimed.session_key)[0]
 
     async def _build_context(
         self, claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed
     ) -> RunContext:
         """Build everything the tree needs; raise if something is missing or invalid."""
-        inputs = claimed.inputs
-        snapshot = await self._snapshot_builder.load_or_build(
-            inputs, request_options(inputs.question)
-        )
+        snapshot = await self._snapshot_builder.load_or_build(claimed)
         chosen = await self._deps.models.choose(snapshot.model, agent=snapshot.agent_id)
-        if inputs.pins is None:
+        if claimed.pins is None:
             journal.pin(snapshot.encoded)
-        await self._suspend_on_model_change(inputs, chosen)
+        await self._suspend_on_model_change(claimed, chosen)
         return RunContext(
-            claimed=claimed,
             deps=self._deps,
             snapshot=snapshot,
+            inputs=claimed,
             chosen_model=chosen,
+            overrides=await self._deps.overrides(claimed.context.user_id),
             journal=journal,
-            background=PriorState(
-                self._histories.load(inputs), await self._deps.overrides(inputs.context.user_id)
-            ),
             feed=feed,
         )
 
@@ -187,15 +223,17 @@ class Driver:
             role="assistant",
             content=content,
             token_count=max(1, self._deps.token_counter.count(content, "")),
-            metadata=result.exchange.metadata(last=dump_chunks((last,))),
+            metadata=result.exchange.metadata(last=dump_chunks([last])),
         )
         await journal.end(RunEnd(status=result.status, messages=(message,), error=result.failure))
         feed.publish([last])
 
-    async def _suspend_on_model_change(self, inputs: RunInputs, chosen_model: ChosenModel) -> None:
+    async def _suspend_on_model_change(
+        self, claimed: ClaimedRun, chosen_model: ChosenModel
+    ) -> None:
         """Suspend a context that continues with another model, until that model has answered."""
-        oracle_context = inputs.context
-        last_model = None if inputs.session_key else oracle_context.last_model
+        oracle_context = claimed.context
+        last_model = None if claimed.session_key else oracle_context.last_model
         if (
             not last_model
             or last_model == chosen_model.model.name
@@ -206,46 +244,34 @@ class Driver:
             oracle_context.user_id, oracle_context.project_id, ContextStatus.SUSPENDED
         )
 
-    async def _run_tree(self, context: RunContext, on_started: OnStarted) -> RunResult:
-        claim = context.claim
-        canceller = CancelDeferringJournal(context.journal, cancel_requested=claim.cancel_requested)
-        journal = canceller if claim.is_resumed else context.journal
-        run = Run(
-            context.snapshot.tree,
-            _initial_blackboard(context),
-            self._tree_options(context, journal),
-        )
-        canceller.stop = partial(run.cancel, CANCELLED)
-        cancel = canceller.cancel if claim.is_resumed else canceller.stop
-        on_started(RunHandle(run, context.journal, cancel))
-        if claim.cancel_requested and not claim.is_resumed:
-            canceller.stop()
-        outcome = await run.execute()
-        return result_of(context, outcome)
+    def _tree_options(self, context: RunContext, handle: RunHandle) -> Options:
+        def on_live() -> None:
+            context.mark_live()
+            handle.end_replay()
 
-    def _tree_options(self, context: RunContext, journal: Journal) -> Options:
         return Options(
             host=context,
-            journal=journal,
-            globals=RunGlobals(context, journal),
+            journal=context.journal,
+            globals=RunGlobals(context, context.journal),
             emit=partial(emit_tree_event, context),
             output=context.feed.append,
             replay=_ignore_chunk,  # the feed already has them
+            on_live=on_live,
             watchdog=self._watchdog,
         )
 
 
-def _publish_earlier_chunks(claim: Claim, journal: RunJournal, feed: ChunkFeed) -> None:
+def _publish_earlier_chunks(claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed) -> None:
     """Publish the durable chunks of earlier attempts; their other chunks are dropped."""
-    durable = [StreamChunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
-    feed.preload(replay_chunks(claim.run_id, durable, claim.attempt))
+    durable = [StreamChunk(claimed.run_id, seq, body) for seq, body in journal.past_chunks()]
+    feed.preload(replay_chunks(claimed.run_id, durable, claimed.attempt))
 
 
 def _initial_blackboard(context: RunContext) -> dict[str, Any]:
     limits = context.snapshot.settings.limits
     seconds_left = float(limits.timeout_seconds)
-    if context.claim.is_resumed:
-        elapsed = time() - context.claim.started_at - context.journal.downtime_seconds
+    if context.inputs.is_resumed:
+        elapsed = time() - context.inputs.started_at - context.journal.downtime_seconds
         seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
     return {
         "max_iterations": limits.max_iterations,

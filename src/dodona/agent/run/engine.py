@@ -8,63 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
 
 from dodona.agent.run.compressor import PostRunTask
-from dodona.agent.run.driver import OnStarted, RunHandle
-from dodona.agent.run_context.chunk_feed import ChunkFeed, Redact, no_redaction
+from dodona.agent.run.driver import Driver, RunHandle
+from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.deps import RunPolicy
-from dodona.core.domain.conversations.conversation import (
-    Claim,
-    ClaimedRun,
-    RunRequest,
-    RunStatus,
-    SubmitReceipt,
-)
+from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest, RunStatus
 from dodona.core.errors import StoreError
 from dodona.store import Store
 from dodona.telemetry import log_context
 
-RELEASED: Final = "left"
 POLL_SECONDS: Final = 0.25  # for lanes claimed by other processes, and for cancel requests
 ORPHAN_POLL_SECONDS: Final = 5.0  # for runs whose process has died
 SHUTDOWN_POST_RUN_TIMEOUT_SECONDS: Final = 30.0  # for background work of a one-shot command
 
 _log = logging.getLogger(__name__)
-
-ExecuteRun = Callable[[ClaimedRun, ChunkFeed, OnStarted], Awaitable[PostRunTask | None]]
-
-
-@dataclass(slots=True)
-class _ActiveRun:
-    """A run of this process. `handle` is set when its tree starts."""
-
-    claim: Claim
-    feed: ChunkFeed
-    task: asyncio.Task[None] | None = None
-    handle: RunHandle | None = None
-    is_cancelled: bool = False
-
-    def attach(self, handle: RunHandle) -> None:
-        self.handle = handle
-        if self.is_cancelled:
-            handle.cancel()
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-        if self.handle is not None:
-            self.handle.cancel()
-
-    def hand_over(self) -> None:
-        """Stop without ending the run. The journal goes first, so the stop is not recorded."""
-        assert self.task is not None
-        if self.handle is None:
-            self.task.cancel()
-            return
-        self.handle.journal.stop_recording()
-        self.handle.run.cancel(RELEASED)
 
 
 class LocalEngine:
@@ -73,18 +33,16 @@ class LocalEngine:
     def __init__(
         self,
         storage: Store,
-        execute_run: ExecuteRun,
+        driver: Driver,
         *,
         is_server: bool,
-        policy: RunPolicy | None = None,
-        redact: Redact = no_redaction,
+        policy: RunPolicy,
     ) -> None:
         self._storage = storage
-        self._policy = policy or RunPolicy()
-        self._redact = redact
-        self._execute_run = execute_run
+        self._policy = policy
+        self._driver = driver
         self._is_server = is_server
-        self._active_runs: dict[int, _ActiveRun] = {}
+        self._active_runs: dict[int, RunHandle] = {}
         self._waiting_conversations: set[int] = set()  # with a queued run
         self._changed = asyncio.Event()  # a run has started or ended
         self._poll_task: asyncio.Task[None] | None = None
@@ -92,25 +50,23 @@ class LocalEngine:
         self._post_run_tasks: dict[int, asyncio.Task[None]] = {}  # one per conversation
         self.is_shutting_down = False
 
-    async def submit(self, request: RunRequest) -> SubmitReceipt:
-        """Accept a run request, and start the run if its lane is free."""
+    async def submit(self, request: RunRequest) -> int:
+        """Accept a question, and start its run if the lane is free. Return the ID of the run."""
         if self.is_shutting_down:
             raise StoreError("Dodona is shutting down.", hint="Try again after the restart.")
-        receipt = await self._storage.runs.submit(request)
-        for run_id in receipt.interrupted_ids:
-            if (running := self._active_runs.get(run_id)) is not None:
-                running.cancel()
-        if receipt.claimed is not None:
-            self._start_run(receipt.claimed)
+        run = await self._storage.runs.submit(request)
+        if isinstance(run, ClaimedRun):
+            self._start_run(run)
         else:
-            self._waiting_conversations.add(receipt.conversation_id)
+            self._cancel_active(run.interrupted_ids)
+            self._waiting_conversations.add(run.conversation_id)
             self._ensure_polling()
-        return receipt
+        return run.run_id
 
     def find_feed(self, run_id: int) -> ChunkFeed | None:
         """The feed of a run in this process; None if the run is not active here."""
-        running = self._active_runs.get(run_id)
-        return None if running is None else running.feed
+        handle = self._active_runs.get(run_id)
+        return None if handle is None else handle.feed
 
     async def wait_for_change(self) -> None:
         """Wait until a run starts or ends here, or until it is time to poll other processes."""
@@ -124,11 +80,15 @@ class LocalEngine:
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Request cancellation: durably in the store, then directly if the run is active here."""
         status = await self._storage.runs.cancel(user_id, run_id)
-        running = self._active_runs.get(run_id)
-        if running is not None:
-            running.cancel()
+        self._cancel_active([run_id])
         self._notify_change()
         return status
+
+    def _cancel_active(self, run_ids: Iterable[int]) -> None:
+        """Cancel those of the runs that are active in this process."""
+        for run_id in run_ids:
+            if (handle := self._active_runs.get(run_id)) is not None:
+                handle.cancel()
 
     @property
     def active_run_count(self) -> int:
@@ -151,8 +111,8 @@ class LocalEngine:
         if self._active_runs and timeout_seconds > 0:
             await asyncio.wait(self._active_tasks(), timeout=timeout_seconds)
         released_count = len(self._active_runs)
-        for running in tuple(self._active_runs.values()):
-            running.hand_over()
+        for handle in tuple(self._active_runs.values()):
+            handle.release()
         try:
             while tasks := [*self._active_tasks(), *self._claim_tasks]:
                 await asyncio.wait(tasks)
@@ -171,53 +131,47 @@ class LocalEngine:
         while self._post_run_tasks:
             await asyncio.wait(self._post_run_tasks.values())
 
-    def _active_tasks(self) -> list[asyncio.Task[None]]:
-        return [running.task for running in self._active_runs.values() if running.task is not None]
+    def _active_tasks(self) -> list[asyncio.Task[PostRunTask | None]]:
+        return [handle.task for handle in self._active_runs.values()]
 
     # -- execution -----------------------------------------------------------------------------
 
     def _start_run(self, claimed: ClaimedRun) -> None:
-        claim = claimed.claim
         if self.is_shutting_down:
-            self._storage.runs.release_claim(claim)
+            self._storage.runs.release_claim(claimed)
             return
-        user_id = claimed.inputs.context.user_id
-        feed = ChunkFeed(claim.run_id, claim.attempt, user_id, redact=self._redact)
-        running = _ActiveRun(claim, feed)
-        self._active_runs[claim.run_id] = running
-        running.task = asyncio.get_running_loop().create_task(self._run_to_end(claimed, running))
+        handle = self._driver.start(claimed)
+        self._active_runs[claimed.run_id] = handle
+        handle.task.add_done_callback(lambda _: self._on_run_ended(handle))
         self._ensure_polling()
         self._notify_change()
 
-    async def _run_to_end(self, claimed: ClaimedRun, running: _ActiveRun) -> None:
-        claim = claimed.claim
-        log_context.run_id.set(claim.run_id)
-        post_run: PostRunTask | None = None
-        try:
-            post_run = await self._execute_run(claimed, running.feed, running.attach)
-        except Exception:  # noqa: BLE001 - last resort: nothing above catches it
-            _log.exception("run %s crashed", claim.run_id)
-            self._storage.runs.release_claim(claim)
-        finally:
-            del self._active_runs[claim.run_id]
-            self._notify_change()
+    def _on_run_ended(self, handle: RunHandle) -> None:
+        claimed, conversation_id = handle.claimed, handle.claimed.conversation_id
+        handle.feed.close()  # also if the task was cancelled before it began
+        del self._active_runs[claimed.run_id]
+        self._notify_change()
+        post_run = None if handle.task.cancelled() else handle.task.result()
         if post_run is not None:
-            self._start_post_run(claim.conversation_id, post_run)
-        if claim.conversation_id in self._waiting_conversations and not self.is_shutting_down:
-            self._start_next_run_soon(claim.conversation_id)
+            self._start_post_run(claimed, post_run)
+        if conversation_id in self._waiting_conversations and not self.is_shutting_down:
+            self._start_next_run_soon(conversation_id)
 
-    def _start_post_run(self, conversation_id: int, post_run: PostRunTask) -> None:
+    def _start_post_run(self, claimed: ClaimedRun, post_run: PostRunTask) -> None:
         """Start background work, unless it is active already: the next run will plan it again."""
+        conversation_id = claimed.conversation_id
         if conversation_id in self._post_run_tasks or (self.is_shutting_down and self._is_server):
             return
-        task = asyncio.get_running_loop().create_task(self._do_post_run(conversation_id, post_run))
+        task = asyncio.get_running_loop().create_task(self._do_post_run(claimed, post_run))
         self._post_run_tasks[conversation_id] = task
         task.add_done_callback(lambda _: self._post_run_tasks.pop(conversation_id))
 
-    async def _do_post_run(self, conversation_id: int, post_run: PostRunTask) -> None:
+    async def _do_post_run(self, claimed: ClaimedRun, post_run: PostRunTask) -> None:
+        log_context.run_id.set(claimed.run_id)
         try:
             await post_run()
         except Exception:  # noqa: BLE001 - last resort: nothing above catches it
+            conversation_id = claimed.conversation_id
             _log.exception("background work of conversation %s failed", conversation_id)
 
     def _start_next_run_soon(self, conversation_id: int) -> None:
@@ -275,7 +229,7 @@ class LocalEngine:
             _log.warning("could not poll for claimable lanes: %s", error)
 
     async def _start_waiting_runs(self) -> None:
-        active = {running.claim.conversation_id for running in self._active_runs.values()}
+        active = {each.claimed.conversation_id for each in self._active_runs.values()}
         for conversation_id in sorted(self._waiting_conversations - active):
             await self._start_next_run(conversation_id)
 
@@ -288,6 +242,4 @@ class LocalEngine:
         except StoreError as error:
             _log.warning("could not poll for cancel requests: %s", error)
             return
-        for run_id in run_ids:
-            if (running := self._active_runs.get(run_id)) is not None:
-                running.cancel()
+        self._cancel_active(run_ids)

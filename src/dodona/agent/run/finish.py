@@ -1,57 +1,103 @@
-"""The end of a run: its final chunks, its token sizes, and the records to store."""
+"""The end of a run: its result, its final chunks, and the records to store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+from dodona.agent.conversation.exchange import Exchange
 from dodona.agent.conversation.history import History
 from dodona.agent.conversation.insights import Insight, extract_insight
+from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
 from dodona.agent.question import context_id
-from dodona.agent.run.result import RunResult
 from dodona.agent.run_context.context import RunContext
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.contexts import OracleContext
-from dodona.core.domain.conversations.conversation import EndReceipt, NewMessage, RunEnd
+from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunStatus
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
+from dodona.core.errors import Cancelled, DodonaError, as_json
 from dodona.core.messages import UserText
-from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.core.ports.model import FinishReason
+from dodona.trees import Outcome
+
+CANCELLED: Final = "cancelled"  # the end reason of a cancelled tree
+
+_log = logging.getLogger(__name__)
 
 
-class TokenSizes(NamedTuple):
-    """Token counts of a run and of its context."""
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """Status and exchange of a run. `failure` is the error as JSON; None on success."""
 
-    run_tokens: int  # of this run, as later runs read it
-    context_tokens: int  # of the context, including this run
+    status: RunStatus
+    exchange: Exchange
+    failure: Mapping[str, Any] | None = None
 
 
-async def finish_run(context: RunContext, result: RunResult) -> tuple[EndReceipt, History]:
-    """Store the end of a run, then publish it. Return also the history for the next question."""
+def result_of(context: RunContext, outcome: Outcome) -> RunResult:
+    """Return the result of a run whose tree has ended."""
+    exchange = context.exchange or Exchange(
+        CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True
+    )
+    if outcome.end_reason == CANCELLED:
+        cancelled = as_json(Cancelled("the run was cancelled."))["error"]
+        return RunResult(RunStatus.CANCELLED, exchange, cancelled)
+    failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
+    if failure is None and not outcome.succeeded:
+        message = (outcome.error or {}).get("message", "the tree failed.")
+        failure = {"code": "tree_failed", "message": message, "hint": ""}
+    if failure is not None:
+        return RunResult(RunStatus.FAILED, exchange, failure)
+    return RunResult(RunStatus.SUCCEEDED, exchange)
+
+
+def failed_result(run_id: int, error: Exception) -> RunResult:
+    """Return the result of a run that could not start, or that hit a bug."""
+    if isinstance(error, DodonaError):
+        failure = as_json(error)["error"]
+    else:
+        _log.exception("run %s failed with an unexpected error", run_id, exc_info=error)
+        hint = "See the server log."
+        failure = {"code": "internal", "message": "internal error in Dodona.", "hint": hint}
+    text = f"No answer: {failure['message']}"
+    return RunResult(RunStatus.FAILED, Exchange(text, None, (), is_partial=True), failure)
+
+
+async def finish_run(context: RunContext, result: RunResult) -> tuple[float | None, History]:
+    """Store the end of a run, then publish it.
+
+    Returns when the conversation was updated, which is None if its head was moved elsewhere, and
+    the history for the next question.
+    """
     await _store_late_events(context)
-    sizes = _token_sizes(context, result)
-    last = [context.feed.assign_seq(body) for body in _final_chunk_bodies(context, result, sizes)]
-    exchange = result.exchange
-    insight = extract_insight(context.inputs.question.content, exchange)
-    mentions = _new_mentions(context.inputs.context, insight)
+    inputs, exchange, oracle_context = context.inputs, result.exchange, context.inputs.context
+    run_tokens = context.count_tokens(exchange.content) + context.turn_tokens
+    tokens_before = context.history.tokens + inputs.question.token_count
+    context_tokens = min(oracle_context.token_budget, tokens_before + run_tokens)
+    tokens_left = oracle_context.token_budget - context_tokens
+    last = [context.feed.assign_seq(body) for body in _final_bodies(context, result, tokens_left)]
+    insight = extract_insight(inputs.question.content, exchange)
+    mentions = _new_mentions(oracle_context, insight)
     partial_chunks = (
         context.feed.chunks_after(context.turn_start_seq) if exchange.is_partial else []
     )
     model = context.answered_by[1]
     _update_session_usage(context)
-    receipt = await context.journal.end(
+    updated_at = await context.journal.end(
         RunEnd(
             status=result.status,
             messages=(
                 NewMessage(
                     role="assistant",
                     content=exchange.content,
-                    token_count=sizes.run_tokens,
+                    token_count=run_tokens,
                     metadata=exchange.metadata(
                         model=model or None,
                         tokens_used=context.tokens_used,
-                        last=dump_chunks((*partial_chunks, *last)),
+                        last=dump_chunks([*partial_chunks, *last]),
                     ),
                     raw=exchange.raw,
                     key_insight=insight.key_insight,
@@ -61,17 +107,16 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[EndReceipt
             ),
             error=result.failure,
             model=context.chosen_model.model.name if model else "",
-            context_tokens=sizes.context_tokens,
+            context_tokens=context_tokens,
             decisions=mentions.decisions,
             mentioned_symbols=mentions.symbols,
             mentioned_files=mentions.files,
         )
     )
     context.feed.publish(last)
-    question = context.inputs.question
-    messages = (UserText(question.content), *exchange.messages())
-    return receipt, context.history.extended_with(
-        messages, question.token_count + sizes.run_tokens, exchange.provenance
+    messages = (UserText(inputs.question.content), *exchange.messages())
+    return updated_at, context.history.extended_with(
+        messages, inputs.question.token_count + run_tokens, exchange.provenance
     )
 
 
@@ -95,8 +140,8 @@ async def _store_late_events(context: RunContext) -> None:
                 project_id=context.project_id,
                 event=event,
                 due=Deferral(DeferUntil.SESSION),
-                run_id=context.claim.run_id,
-                key=f"run-{context.claim.run_id}/late-{number}",
+                run_id=context.run_id,
+                key=f"run-{context.run_id}/late-{number}",
             )
         )
 
@@ -113,19 +158,13 @@ def _new_mentions(oracle_context: OracleContext, insight: Insight) -> Insight:
     )
 
 
-def dump_chunks(sent_chunks: tuple[StreamChunk, ...]) -> list[list[Any]]:
+def dump_chunks(sent_chunks: Sequence[StreamChunk]) -> list[list[Any]]:
     """Return chunks as JSON pairs of sequence number and body."""
     return [[chunk.seq, chunk.body] for chunk in sent_chunks]
 
 
-def _token_sizes(context: RunContext, result: RunResult) -> TokenSizes:
-    run_tokens = context.count_tokens(result.exchange.content) + context.turn_tokens
-    before = context.history.tokens + context.inputs.question.token_count
-    return TokenSizes(run_tokens, min(context.inputs.context.token_budget, before + run_tokens))
-
-
-def _final_chunk_bodies(
-    context: RunContext, result: RunResult, sizes: TokenSizes
+def _final_bodies(
+    context: RunContext, result: RunResult, context_tokens_remaining: int
 ) -> list[dict[str, Any]]:
     if result.failure is not None:
         return [{"type": "error", "error": dict(result.failure)}]
@@ -137,8 +176,8 @@ def _final_chunk_bodies(
         chunks.done(
             tokens_used=context.tokens_used,
             model_used=context.answered_by[1] or context.chosen_model.model.name,
-            context_id=context_id(context.claim.run_id),
-            context_tokens_remaining=context.inputs.context.token_budget - sizes.context_tokens,
+            context_id=context_id(context.run_id),
+            context_tokens_remaining=context_tokens_remaining,
             finish=_finish_reason(context, result),
         ),
     ]
@@ -148,37 +187,3 @@ def _finish_reason(context: RunContext, result: RunResult) -> chunks.DoneFinish:
     if result.exchange.is_partial or context.finish_reason == FinishReason.LENGTH.value:
         return "length"
     return "refusal" if context.finish_reason == FinishReason.REFUSAL.value else "stop"
-
-
-class CancelDeferringJournal:
-    """A journal that calls `stop` at the first step that is not replayed, if cancelled by then."""
-
-    def __init__(self, journal: Journal, *, cancel_requested: bool) -> None:
-        self._journal = journal
-        self._cancel_requested = cancel_requested
-        self._is_live = False
-        self.stop: Callable[[], None] = _noop
-
-    def cancel(self) -> None:
-        """Stop the run: now, or when the replay is complete."""
-        self._cancel_requested = True
-        if self._is_live:
-            self.stop()
-
-    def begin(self, start: StepStart) -> StepRecord | None:
-        record = self._journal.begin(start)
-        if not self._is_live and (record is None or record.outcome_unknown):
-            self._is_live = True
-            if self._cancel_requested:
-                self.stop()
-        return record
-
-    def finish(self, key: str, record: StepRecord) -> None:
-        self._journal.finish(key, record)
-
-    async def flush(self) -> None:
-        await self._journal.flush()
-
-
-def _noop() -> None:
-    """Placeholder until the run exists."""

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from dodona.agent.question import OracleAnswer, context_id
-from dodona.agent.views.exchanges import tool_calls_json
+from msgspec import convert
+
+from dodona.agent.conversation.citations import Citation
+from dodona.agent.question import context_id
+from dodona.agent.views.exchanges import OracleAnswer, tool_calls_in
 from dodona.core import chunks
 from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
 from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
+from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run and its durable chunks so far."""
-
-    run: RunNode
-    chunks: list[StreamChunk]
-
-    @property
-    def has_ended(self) -> bool:
-        return self.run.status.has_ended
-
-
-async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRun:
-    """Load all stored chunks of a run, with the final chunk if it has ended."""
+async def load_stored_run(
+    storage: Store, user_id: str, run_id: int
+) -> tuple[RunNode, list[StreamChunk]]:
+    """Load a run and its durable chunks, with the final chunk if it has ended."""
     run = await storage.runs.get(user_id, run_id)
     stored: list[StreamChunk] = []
     for step in await storage.journals.list_steps(user_id, run_id):
@@ -36,11 +29,11 @@ async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRu
         stored += [StreamChunk(run_id, seq, body) for seq, body in output.get("chunks", ())]
     replayed = replay_chunks(run_id, stored, run.attempt)
     if not run.status.has_ended:
-        return StoredRun(run, contiguous_prefix(replayed, run.attempt))
+        return run, contiguous_prefix(replayed, run.attempt)
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
     # The end stores the chunks of an interrupted turn; its steps may have some of the same.
     by_seq = {chunk.seq: chunk for chunk in (*replayed, *_final_chunks(run, answer))}
-    return StoredRun(run, sorted(by_seq.values(), key=lambda chunk: chunk.seq))
+    return run, sorted(by_seq.values(), key=lambda chunk: chunk.seq)
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
@@ -84,9 +77,9 @@ async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer
     last: Mapping[str, Any] = metadata["last"][-1][1] if metadata.get("last") else {}
     return OracleAnswer(
         answer=answer.content,
-        sources=tuple(metadata.get("sources", ())),
-        citations=tuple(metadata.get("citations", ())),
-        tool_calls=tuple(tool_calls_json(metadata)),
+        sources=convert(metadata.get("sources", ()), list[SourceReference]),
+        citations=convert(metadata.get("citations", ()), list[Citation]),
+        tool_calls=tool_calls_in(metadata),
         tokens_used=last.get("tokens_used", 0),
         model_used=last.get("model_used", ""),
         context_id=context_id(run_id),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from dodona.agent.conversation.exchange import Exchange, Turn
-from dodona.agent.conversation.history import History
+import msgspec
+
+from dodona.agent.conversation.exchange import Exchange, NoticeRecord, Turn
+from dodona.agent.conversation.history import History, load_history
 from dodona.agent.conversation.transcript import Transcript
 from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.deps import RunDeps
@@ -21,13 +23,14 @@ from dodona.agent.run_context.overrides import UserOverrides
 from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
 from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
-from dodona.core.domain.conversations.conversation import ClaimedRun, StoredMessage
+from dodona.core.domain.budgets import BillingScope
+from dodona.core.domain.conversations.conversation import NO_OPTIONS, ClaimedRun, RunOptions
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.domain.notices import Notice
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, Origin, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import SourceReference
+from dodona.notify import Inbox
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
 
@@ -55,13 +58,6 @@ WEB_CHANNEL: Final = "web"  # the channel of questions asked in contexts
 INSTRUCTIONS_PREFIX: Final = "Instructions for this conversation:"
 
 
-class PriorState(NamedTuple):
-    """What a run starts with besides its inputs: the history and the user's overrides."""
-
-    history: History
-    overrides: UserOverrides
-
-
 class RunContext:
     """The state that the leaves of one agent share during a run."""
 
@@ -69,8 +65,8 @@ class RunContext:
         "_cached_state",
         "_initial_tokens",
         "answered_by",
+        "billing",
         "chosen_model",
-        "claim",
         "context_tokens",
         "decision_tree",
         "deps",
@@ -100,33 +96,35 @@ class RunContext:
     def __init__(
         self,
         *,
-        claimed: ClaimedRun,
         deps: RunDeps,
         snapshot: RunSnapshot,
+        inputs: ClaimedRun,
         chosen_model: ChosenModel,
+        overrides: UserOverrides,
         journal: RunJournal,
-        background: PriorState,
         feed: ChunkFeed,
     ) -> None:
-        self.claim = claimed.claim
-        self.inputs = claimed.inputs
         self.deps = deps
         self.snapshot = snapshot
+        self.inputs = inputs
         self.chosen_model = chosen_model
         self.journal = journal
-        self.history = history = background.history
         self.feed = feed
         self.role = role = snapshot.role
-        self.notifications = RunNotifications.create(
-            deps.subscribers, deps.rules, background.overrides
+        # A subagent sees only its task.
+        self.history = history = History() if role.parent_step else load_history(inputs)
+        self.billing = _billing_scope(inputs, snapshot.agent_id)
+        inbox = Inbox(
+            deps.subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers
         )
-        self.notifications.inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
-        self.notices: list[tuple[int, Notice]] = []  # to store, with the number of turns before
+        inbox.schedule(() if role.parent_step else inputs.notices)
+        self.notifications = RunNotifications(inbox, deps.rules, overrides)
+        self.notices: list[NoticeRecord] = []  # to store
         self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(
             (role.system_prompt,), tokens=role.prompt_tokens, digest=role.digest + history.digest
         )
-        if instructions := self.options.get("instructions"):
+        if instructions := self.options.instructions:
             self.add_prompt(UserText(f"{INSTRUCTIONS_PREFIX}\n\n{instructions}"))
         self.transcript.extend(history.messages, history.tokens)
         self._initial_tokens = self.transcript.tokens
@@ -143,20 +141,20 @@ class RunContext:
         self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
         self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
         self.untrusted_origins: set[Origin] = set(history.untrusted)  # of texts it has read
-        if (origin := Origin(claimed.inputs.origin)).is_untrusted:
+        if (origin := Origin(inputs.origin)).is_untrusted:
             self.untrusted_origins.add(origin)
-        self.is_live = not self.claim.is_resumed  # False during replay: events were emitted before
+        self.is_live = not inputs.is_resumed  # False during replay: events were emitted before
         self._cached_state: tuple[Any, AgentState] | None = None
 
     def for_subagent(self, role: AgentRole, chosen_model: ChosenModel) -> RunContext:
-        """Return the context of a subagent in a step of this agent. Its history is empty."""
+        """Return the context of a subagent in a step of this agent."""
         context = RunContext(
-            claimed=ClaimedRun(self.claim, self.inputs),
             deps=self.deps,
             snapshot=replace(self.snapshot, role=role, subagents={}),
+            inputs=self.inputs,
             chosen_model=chosen_model,
+            overrides=self.notifications.overrides,
             journal=self.journal,
-            background=PriorState(History(), self.notifications.overrides),
             feed=self.feed,
         )
         context.untrusted_origins |= self.untrusted_origins
@@ -174,9 +172,9 @@ class RunContext:
         return bool(self.role.parent_step)
 
     @property
-    def options(self) -> Mapping[str, Any]:
-        """Options of the request; empty for a subagent."""
-        return {} if self.is_subagent else request_options(self.inputs.question)
+    def options(self) -> RunOptions:
+        """Options of the request; the defaults for a subagent."""
+        return NO_OPTIONS if self.is_subagent else self.inputs.options
 
     def step_key(self, step: Step) -> str:
         """The key of a step within the whole run."""
@@ -184,8 +182,12 @@ class RunContext:
         return f"{parent}/{step.key}" if parent else step.key
 
     @property
+    def run_id(self) -> int:
+        return self.inputs.run_id
+
+    @property
     def user_id(self) -> str:
-        return self.inputs.context.user_id
+        return self.billing.user_id
 
     @property
     def project_id(self) -> str:
@@ -194,17 +196,11 @@ class RunContext:
     @property
     def agent_id(self) -> str:
         """The agent that the run belongs to and that is billed, also for its subagents."""
-        return self.snapshot.agent_id
-
-    @property
-    def session_key(self) -> str:
-        """The session that is billed; each context is also a session."""
-        key = self.inputs.session_key
-        return key or session_key(self.agent_id, WEB_CHANNEL, self.user_id, self.project_id)
+        return self.billing.agent_id
 
     def output_tokens_left(self) -> int | None:
         """Output tokens left of the request's `max_tokens`; None if there is no limit."""
-        limit: int | None = self.options.get("max_tokens")
+        limit = self.options.max_tokens
         return None if limit is None else max(0, limit - self.output_tokens)
 
     @property
@@ -221,10 +217,14 @@ class RunContext:
         ids = {
             "user_id": self.user_id,
             "project_id": self.project_id,
-            "run_id": self.claim.run_id,
+            "run_id": self.run_id,
         }
         agent = self.role.name if self.is_subagent else self.agent_id
         return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
+
+    def mark_live(self) -> None:
+        """Record that the replay is over: from now on, events go to the bus."""
+        self.is_live = True
 
     def emit(self, event: Event) -> None:
         """Send an event to the bus, unless this is a replay."""
@@ -236,29 +236,36 @@ class RunContext:
         record: dict[str, Any] = blackboard["state"]
         if self._cached_state is not None and self._cached_state[0] is record:
             return self._cached_state[1]
-        return AgentState.read(
-            record,
-            user_id=self.user_id,
-            project_id=self.project_id,
-            config=self.role.limits,
-        )
+        return self._build_state(record)
 
     @property
     def latest_state(self) -> AgentState:
         """The agent state that was saved last; the initial state before the first save."""
         if self._cached_state is not None:
             return self._cached_state[1]
-        return AgentState.read(
-            {}, user_id=self.user_id, project_id=self.project_id, config=self.role.limits
-        )
+        return self._build_state({})
+
+    def _build_state(self, record: Mapping[str, Any]) -> AgentState:
+        """Build the state from its stored form; an empty one is a run that starts now."""
+        ids = {"user_id": self.user_id, "project_id": self.project_id}
+        state = msgspec.convert({**record, **ids}, AgentState)
+        return msgspec.structs.replace(state, config=self.role.limits)
 
     def save_state(self, blackboard: Blackboard, state: AgentState) -> None:
         """Write the agent state to the blackboard."""
-        record = state.as_json()
+        record = state.stored()
         self._cached_state = (record, state)
         blackboard["state"] = record
 
 
-def request_options(question: StoredMessage) -> Mapping[str, Any]:
-    """Return the options that are stored with a question."""
-    return (question.metadata or {}).get("wishes", {})
+def _billing_scope(inputs: ClaimedRun, agent_id: str) -> BillingScope:
+    """Return who pays for a run; each context is also a session."""
+    user_id, project_id = inputs.context.user_id, inputs.context.project_id
+    key = inputs.session_key or session_key(agent_id, WEB_CHANNEL, user_id, project_id)
+    return BillingScope(
+        user_id=user_id,
+        agent_id=agent_id,
+        session_key=key,
+        run_id=inputs.run_id,
+        attempt=inputs.attempt,
+    )

@@ -11,15 +11,15 @@ from dodona.agent.run_context.chunk_feed import Redact, no_redaction
 from dodona.agent.run_context.overrides import OverridesCache
 from dodona.agent.turn_control.decision import DEFAULT_DECISION_TREE
 from dodona.core.domain.agents import Agents
-from dodona.core.domain.budgets import Meter
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.domain.knowledge.notes import NotesLoader
-from dodona.core.domain.notices import Subscribers
-from dodona.core.domain.rules import RuleEngine
 from dodona.core.events import Emit
 from dodona.core.ports.model import Models, TokenCounter
 from dodona.core.ports.tools import CallTool, Toolbox
+from dodona.metering import Meter
+from dodona.notify import SubscriberRegistry
+from dodona.rules import RuleBook
 from dodona.store import Store
 
 ORACLE_NAME: Final = "oracle"  # the main agent's name for tools and prompts, whatever its ID
@@ -51,8 +51,8 @@ class RunDeps:
     emit: Emit
     notes: NotesLoader
     code: CodeLoader
-    subscribers: Subscribers
-    rules: RuleEngine
+    subscribers: SubscriberRegistry
+    rules: RuleBook
     approvals: ApprovalGate
     overrides: OverridesCache
     redact: Redact = no_redaction  # removes secrets from chunks

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+
+import msgspec
 
 from dodona.agent.run_context.overrides import UserOverrides
-from dodona.core.domain.notices import Inbox, Subscribers
-from dodona.core.domain.rules import RuleAction, RuleEngine
+from dodona.core.domain.rules import RuleAction
 from dodona.core.events import Event
+from dodona.notify import Inbox
+from dodona.notify.inbox import InboxState
+from dodona.rules import RuleBook
+
+
+class NotificationsState(msgspec.Struct):
+    """The undelivered notices and the fired rules of a run, in `inbox`."""
+
+    inbox: InboxState
+    fired_rules: list[str]
 
 
 @dataclass(slots=True)
@@ -21,7 +31,7 @@ class RunNotifications:
     """
 
     inbox: Inbox
-    rules: RuleEngine
+    rules: RuleBook
     overrides: UserOverrides
     fired_rules: set[str] = field(default_factory=set[str])
     pending_rule_trees: list[RuleAction] = field(default_factory=list[RuleAction])
@@ -29,16 +39,6 @@ class RunNotifications:
     has_ended: bool = False
     call_count: int = 0
     failures_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # failed turns
-
-    @classmethod
-    def create(
-        cls, subscribers: Subscribers, rules: RuleEngine, overrides: UserOverrides
-    ) -> RunNotifications:
-        return cls(
-            subscribers.create_inbox(overrides.disabled_subscribers, overrides.enabled_subscribers),
-            rules,
-            overrides,
-        )
 
     def record_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
         """Count the calls of a turn; each is a tool and whether it failed.
@@ -50,11 +50,10 @@ class RunNotifications:
         for tool in {tool for tool, failed in turn_calls if failed}:
             self.failures_by_tool[tool] = self.failures_by_tool.get(tool, 0) + 1
 
-    def as_json(self) -> dict[str, Any]:
-        """The state that a step stores after it delivers notices, for a resumed run."""
-        return {"waiting": list(self.inbox.as_json()), "fired": sorted(self.fired_rules)}
+    def state(self) -> NotificationsState:
+        """Return the state that a step stores after it delivers notices, for a resumed run."""
+        return NotificationsState(self.inbox.state(), sorted(self.fired_rules))
 
-    def restore(self, record: Mapping[str, Any]) -> None:
-        if record:
-            self.inbox.restore(record["waiting"])
-            self.fired_rules = set(record["fired"])
+    def restore(self, state: NotificationsState) -> None:
+        self.inbox.restore(state.inbox)
+        self.fired_rules = set(state.fired_rules)

@@ -28,8 +28,8 @@ class UserOverrides:
         """Replace all values with the stored ones."""
         overrides = stored.get(OVERRIDES_KEY, {})
         for subscribers, name in (
-            (self.disabled_subscribers, "silenced"),
-            (self.enabled_subscribers, "voiced"),
+            (self.disabled_subscribers, "disabled_subscribers"),
+            (self.enabled_subscribers, "enabled_subscribers"),
         ):
             subscribers.clear()
             subscribers.update(overrides.get(name, ()))
@@ -71,10 +71,10 @@ class OverridesCache:
         overrides = await self(user_id)
         return await self._store(
             user_id,
-            silenced=_with_membership(
+            disabled_subscribers=_with_membership(
                 overrides.disabled_subscribers, subscriber, is_member=is_disabled
             ),
-            voiced=_with_membership(
+            enabled_subscribers=_with_membership(
                 overrides.enabled_subscribers, subscriber, is_member=not is_disabled
             ),
         )

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from dodona.agent.turn_control.config import BOUNDS, check_bounds
+from dodona.agent.turn_control.config import MaxIterations
 from dodona.core.errors import BadRequest
+from dodona.core.json_document import parse_value
 from dodona.core.messages import ToolSpec
 from dodona.trees import Registry
 from dodona.trees.nodes import KINDS
@@ -41,9 +42,7 @@ class Subagent:
     tree: Path = _AGENT_DIR / "trees" / "librarian.lisp"
 
     def __post_init__(self) -> None:
-        problem = check_bounds("max_turns", self.max_turns, BOUNDS["max_iterations"])
-        if problem is not None:
-            raise problem
+        parse_value(MaxIterations, "max_turns", self.max_turns)
 
     @property
     def delegation_tool(self) -> ToolSpec:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef
-from dodona.core.domain.conversations.conversation import RunInputs
+from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import NotFound, TreeError
 from dodona.core.messages import SystemText, ToolSpec
@@ -116,7 +116,7 @@ class SubagentSnapshot:
             tree=self.tree,
             system_prompt=SystemText(text),
             tools=self.tools,
-            limits=replace(limits, max_iterations=self.max_turns),
+            limits=msgspec.structs.replace(limits, max_iterations=self.max_turns),
             model=self.model,
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(counter, text, self.tools, self.model),
@@ -155,7 +155,7 @@ class SnapshotBuilder:
         get_tree: GetTree,
         registry: Registry,
         prompts: PromptLoader,
-        prompt_folder: Callable[[RunInputs], Path | None],
+        prompt_folder: Callable[[ClaimedRun], Path | None],
     ) -> None:
         self._deps = deps
         self._get_tree = get_tree
@@ -173,30 +173,30 @@ class SnapshotBuilder:
         )
         self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
-    async def load_or_build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
+    async def load_or_build(self, inputs: ClaimedRun) -> RunSnapshot:
         """Return the run's stored snapshot, or a new one if the run has none yet."""
         if inputs.pins is not None:
             return self._restore(inputs)
         agent = self._find_agent(inputs)
         tree = self._get_tree(agent.id)
         prompts = await self._prompt_texts(self._prompt_folder(inputs))
-        sources: list[str] | None = options.get("sources")
+        options, sources = inputs.options, inputs.options.sources
         tools = self._allowed_tools(agent, sources)
         settings = inputs.settings
         key = (
             *(agent, id(tree), prompts, id(tools), tuple(settings.items())),
-            *(options.get("model"), inputs.project.id),
+            *(options.model, inputs.project.id),
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
-            model_settings = ModelSettings.read(settings)
+            model_settings = msgspec.convert(settings, ModelSettings)
             prompt, *subagent_prompts = prompts
             record = SnapshotRecord(
                 tree=_tree_source(tree),
                 prompts={ORACLE_NAME: prompt},
                 tools=_tool_records(tools),
                 settings=model_settings.as_dict(),
-                model=options.get("model") or self._default_model(agent, model_settings),
+                model=options.model or self._default_model(agent, model_settings),
                 subagents={
                     subagent.name: self._build_subagent_record(subagent, text, sources)
                     for subagent, text in zip(self._subagents, subagent_prompts, strict=True)
@@ -210,7 +210,7 @@ class SnapshotBuilder:
             self._cache_snapshot(key, snapshot)
         return snapshot
 
-    def _find_agent(self, inputs: RunInputs) -> AgentDef:
+    def _find_agent(self, inputs: ClaimedRun) -> AgentDef:
         """The agent that answers: named by the session key; a context uses the default agent."""
         agents = self._deps.agents()
         if inputs.session_key is None:
@@ -229,7 +229,7 @@ class SnapshotBuilder:
         return settings.oracle_model if agent.id == self._deps.agents().default.id else ""
 
     def _build_subagent_record(
-        self, subagent: Subagent, prompt: str, sources: list[str] | None
+        self, subagent: Subagent, prompt: str, sources: tuple[str, ...] | None
     ) -> SubagentRecord:
         """Build the record with the tools that the subagent may use, limited to `sources`.
 
@@ -259,7 +259,7 @@ class SnapshotBuilder:
         paths = (f"{ORACLE_NAME}.md", *(each.system_prompt_path for each in self._subagents))
         return tuple(self._prompts.load(path.removesuffix(".md"), folder) for path in paths)
 
-    def _restore(self, inputs: RunInputs) -> RunSnapshot:
+    def _restore(self, inputs: ClaimedRun) -> RunSnapshot:
         """Return the snapshot that the first attempt of the run stored.
 
         Raises TreeError if its tree no longer loads: another version of Dodona may have stored it,
@@ -290,7 +290,7 @@ class SnapshotBuilder:
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
-        settings = ModelSettings.read(record.settings)
+        settings = msgspec.convert(record.settings, ModelSettings)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             name=ORACLE_NAME,
@@ -312,7 +312,9 @@ class SnapshotBuilder:
             name, tree, record.prompt, _tool_specs(record.tools), record.max_turns, record.model
         )
 
-    def _allowed_tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
+    def _allowed_tools(
+        self, agent: AgentDef, sources: tuple[str, ...] | None
+    ) -> tuple[ToolSpec, ...]:
         """Tools that the agent may use, limited to `sources`; always the same objects."""
         specs = self._deps.toolbox.specs_for(ORACLE_NAME)
         key = (id(specs), agent.tools, None if sources is None else tuple(sorted(sources)))
@@ -322,13 +324,13 @@ class SnapshotBuilder:
         return self._tools_cache[key]
 
     def _filter_by_source(
-        self, tools: Iterable[ToolSpec], sources: list[str] | None
+        self, tools: Iterable[ToolSpec], sources: tuple[str, ...] | None
     ) -> list[ToolSpec]:
         return [
             tool for tool in tools if sources is None or self._is_from_source(tool.name, sources)
         ]
 
-    def _is_from_source(self, name: str, sources: list[str]) -> bool:
+    def _is_from_source(self, name: str, sources: tuple[str, ...]) -> bool:
         tool = self._deps.toolbox.find(name)
         assert tool is not None
         return tool.category is ToolCategory.META or tool.category.value in sources

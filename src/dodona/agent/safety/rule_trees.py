@@ -19,6 +19,7 @@ from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.run import run_subagent
 from dodona.core.domain.rules import NotifySelf, RuleAction, RunTree
 from dodona.core.errors import DodonaError
+from dodona.core.events import Event
 from dodona.trees import Options, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 
@@ -44,16 +45,25 @@ async def run_rule_trees(context: RunContext, step: Step) -> None:
     """Run the pending rule trees in order, and apply their results."""
     pending, context.notifications.pending_rule_trees = context.notifications.pending_rule_trees, []
     for fired in pending:
-        outcome = await run_rule_tree(context, step, fired)
-        if outcome.state:
-            set_pack_state(context, fired.pack, outcome.state)
-        if outcome.notify:
-            event = self_notice_event(context, NotifySelf(outcome.notify), fired.rule)
+        _, event = await run_rule_tree(context, step, fired)
+        if event is not None:
             context.emit(event)
             handle_event(context, event)
 
 
-async def run_rule_tree(context: RunContext, step: Step, fired: RuleAction) -> RuleTreeOutcome:
+async def run_rule_tree(
+    context: RunContext, step: Step, fired: RuleAction
+) -> tuple[str, Event | None]:
+    """Run one rule tree and store its state; return its denial, else "", and its notice."""
+    outcome = await _run(context, step, fired)
+    if outcome.state:
+        set_pack_state(context, fired.pack, outcome.state)
+    if not outcome.notify:
+        return outcome.deny, None
+    return outcome.deny, self_notice_event(context, NotifySelf(outcome.notify), fired.rule)
+
+
+async def _run(context: RunContext, step: Step, fired: RuleAction) -> RuleTreeOutcome:
     """Run one rule tree. A failure or timeout is logged, and the result is empty."""
     action = fired.action
     assert isinstance(action, RunTree)

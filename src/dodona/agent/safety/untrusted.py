@@ -7,10 +7,11 @@ user typed or a search returned: a URL from an untrusted page could exfiltrate s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.core.messages import Origin, UserText
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, SourceReference, Tool
@@ -63,10 +64,10 @@ def urls_in(texts: Iterable[str]) -> Iterator[str]:
     )
 
 
-def record_origins(context: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
+def record_origins(context: RunContext, results: Iterable[ToolResultRecord]) -> None:
     """Add the untrusted origins of tool results to the run context."""
     for result in results:
-        context.untrusted_origins.update(Origin(value) for value in result.get("outside", ()))
+        context.untrusted_origins.update(result.untrusted_origins)
 
 
 def _is_tainted(context: RunContext) -> bool:

@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.snapshot import SubagentSnapshot
-from dodona.agent.turn_control.config import BOUNDS, AgentConfig
+from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.trees import Options, Run, Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SubagentLimits(AgentConfig):
+class _SubagentLimits(AgentConfig, kw_only=True):
     """Limits with wider bounds: more time, and possibly only a few tokens left."""
 
-    bounds: ClassVar[Mapping[str, tuple[int, int]]] = {
-        **BOUNDS,
-        "timeout_seconds": (10, 7200),
-        "token_budget": (1, BOUNDS["token_budget"][1]),
-    }
+    token_budget: Annotated[int, Meta(ge=1, le=200_000)] = 50_000
+    timeout_seconds: Annotated[int, Meta(ge=10, le=7200)] = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +105,7 @@ async def run_subagent(
             emit=partial(emit_tree_event, sub_context),
             output=append_chunk,
             replay=_ignore_chunk,  # the feed already has them
+            on_live=sub_context.mark_live,
         ),
     )
     with step.pause_timers():  # the subagent has its own timeout

@@ -13,36 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.agent.turn_control.state import MAX_RECENT_ACTIONS, AgentState
+from dodona.agent.turn_control.state import MAX_RECENT_ACTIONS, AgentState, TurnWarning
 from dodona.core.errors import BadRequest, did_you_mean
-
-
-@dataclass(frozen=True, slots=True)
-class TurnWarning:
-    """A warning for the user and the model.
-
-    `system_type` is limit_warning, limit_reached, no_progress or error_limit.
-    """
-
-    system_type: str
-    text: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "system_type": self.system_type,
-            "text": self.text,
-            "metadata": dict(self.metadata),
-        }
-
-    @property
-    def topic(self) -> str:
-        """The subject of the warning. A run shows at most one warning per topic."""
-        return f"{self.system_type}:{self.metadata.get('limit', '')}"
 
 
 def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) -> TurnWarning:
@@ -74,7 +51,7 @@ class DecisionTree(Protocol):
         ...
 
     def on_turn_start(self, state: AgentState) -> AgentState:
-        """Return the state of the next turn; its `notices` extension holds pending warnings."""
+        """Return the state of the next turn; it may have pending warnings."""
         ...
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
@@ -103,14 +80,10 @@ class DefaultDecisionTree:
         return replace(state, turn=state.turn + 1)
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
-        errors = state.extensions.get("errors_in_a_row", 0) + 1 if result.get("failed") else 0
+        errors = state.errors_in_a_row + 1 if result.get("failed") else 0
         recent = (*state.recent_actions, _signature(result))[-MAX_RECENT_ACTIONS:]
-        since = state.extensions.get("stuck_since") if _is_stuck(recent) else None
-        state = replace(
-            state,
-            recent_actions=recent,
-            extensions={**state.extensions, "errors_in_a_row": errors, "stuck_since": since},
-        )
+        since = state.stuck_since if _is_stuck(recent) else None
+        state = replace(state, recent_actions=recent, errors_in_a_row=errors, stuck_since=since)
         if since is not None or not _is_stuck(recent):
             return state
         notice = TurnWarning(
@@ -119,28 +92,7 @@ class DefaultDecisionTree:
             "the same result. Try another approach, or answer with the information you have.",
         )
         # The model gets this warning and one more turn.
-        return with_warning(state.with_extensions(stuck_since=state.turn), notice)
-
-
-def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
-    """Return the warnings that have not been shown yet."""
-    return tuple(TurnWarning(**record) for record in state.extensions.get("notices", ()))
-
-
-def without_warnings(state: AgentState) -> AgentState:
-    """Return the state without pending warnings."""
-    return state.with_extensions(notices=[])
-
-
-def with_warning(state: AgentState, warning: TurnWarning) -> AgentState:
-    """Add a pending warning, once per topic; as JSON, since the state is journalled."""
-    topics: list[str] = state.extensions.get("told", [])
-    if warning.topic in topics:
-        return state
-    pending: list[Any] = state.extensions.get("notices", [])
-    return state.with_extensions(
-        told=[*topics, warning.topic], notices=[*pending, warning.as_json()]
-    )
+        return replace(state, stuck_since=state.turn).with_warning(notice)
 
 
 def _signature(result: Mapping[str, Any]) -> str:
@@ -155,7 +107,7 @@ def _is_stuck(recent: tuple[str, ...]) -> bool:
 
 
 def _is_still_stuck_after_warning(state: AgentState) -> bool:
-    since = state.extensions.get("stuck_since")
+    since = state.stuck_since
     return since is not None and state.turn > since and _is_stuck(state.recent_actions)
 
 
@@ -166,7 +118,7 @@ _STOP_CONDITIONS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
     (TOKEN_BUDGET, lambda s: s.tokens_used >= s.config.token_budget),
     (TIMEOUT, lambda s: s.elapsed_seconds >= s.config.timeout_seconds),
     (NO_PROGRESS, _is_still_stuck_after_warning),
-    (ERROR_LIMIT, lambda s: s.extensions.get("errors_in_a_row", 0) >= MAX_CONSECUTIVE_ERRORS),
+    (ERROR_LIMIT, lambda s: s.errors_in_a_row >= MAX_CONSECUTIVE_ERRORS),
 )
 
 DecisionTreeFactory = Callable[[AgentConfig], DecisionTree]

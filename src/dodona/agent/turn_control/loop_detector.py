@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Final, cast
+
+import msgspec
 
 from dodona.core.messages import ToolCall
 
@@ -14,8 +15,7 @@ WINDOW: Final = 6
 THRESHOLD: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class LoopDetector:
+class LoopDetector(msgspec.Struct, frozen=True):
     """The last rounds of tool calls. A run gets at most one loop warning."""
 
     patterns: tuple[str, ...] = ()
@@ -27,13 +27,6 @@ class LoopDetector:
         recent = (*self.patterns, pattern)[-WINDOW:]
         is_loop = not self.has_warned and recent.count(pattern) >= THRESHOLD
         return LoopDetector(recent, self.has_warned or is_loop), pattern if is_loop else ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {"patterns": list(self.patterns), "has_warned": self.has_warned}
-
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> LoopDetector:
-        return cls(tuple(record["patterns"]), record["has_warned"])
 
 
 def pattern_of(calls: Sequence[ToolCall]) -> str:

@@ -3,29 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from time import time
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Final, Self
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from dodona.agent.turn_control.config import AgentConfig
 
 MAX_RECENT_ACTIONS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentState:
-    """Progress of a run. `extensions` holds values that only decision trees use."""
+class TurnWarning(msgspec.Struct, frozen=True):
+    """A warning for the user and the model.
+
+    `system_type` is limit_warning, limit_reached, no_progress or error_limit.
+    """
+
+    system_type: str
+    text: str
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def topic(self) -> str:
+        """The subject of the warning. A run shows at most one warning per topic."""
+        return f"{self.system_type}:{self.metadata.get('limit', '')}"
+
+
+class AgentState(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a run. `extensions` holds JSON values of other decision trees than the default.
+
+    `stuck_since` is the turn in which the same call had the same result again. `downtime_seconds`
+    are those without a process, which do not count towards the timeout.
+    """
 
     user_id: str
     project_id: str
-    config: AgentConfig
+    config: AgentConfig = AgentConfig()
     turn: int = 0
     tokens_used: int = 0
-    start_time: float = field(default_factory=time)
+    start_time: float = msgspec.field(default_factory=time)
     recent_actions: tuple[str, ...] = ()
     termination_reason: str | None = None
-    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    errors_in_a_row: int = 0
+    stuck_since: int | None = None
+    downtime_seconds: float = 0.0
+    pending_warnings: tuple[TurnWarning, ...] = ()  # not shown yet
+    warned_topics: tuple[str, ...] = ()
+    extensions: Mapping[str, Any] = {}
 
     def __post_init__(self) -> None:
         if self.turn < 0:
@@ -36,7 +62,7 @@ class AgentState:
             raise ValueError("start_time must not be in the future")
         if len(self.recent_actions) > MAX_RECENT_ACTIONS:
             raise ValueError(f"recent_actions must have at most {MAX_RECENT_ACTIONS} entries")
-        object.__setattr__(self, "extensions", MappingProxyType(dict(self.extensions)))
+        force_setattr(self, "extensions", MappingProxyType(dict(self.extensions)))
 
     @property
     def is_terminal(self) -> bool:
@@ -54,36 +80,23 @@ class AgentState:
     def token_percent(self) -> float:
         return self.tokens_used / self.config.token_budget * 100
 
-    @classmethod
-    def read(
-        cls, record: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
-    ) -> Self:
-        """Read the output of `as_json`; an empty record is a run that starts now."""
-        return cls(
-            user_id=user_id,
-            project_id=project_id,
-            config=config,
-            turn=record.get("turn", 0),
-            tokens_used=record.get("tokens_used", 0),
-            start_time=record.get("start_time") or time(),
-            recent_actions=tuple(record.get("recent_actions", ())),
-            termination_reason=record.get("termination_reason"),
-            extensions=record.get("extensions", {}),
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """All fields except the user, the project and the limits, which come from the run."""
-        return {
-            "turn": self.turn,
-            "tokens_used": self.tokens_used,
-            "start_time": self.start_time,
-            "recent_actions": list(self.recent_actions),
-            "termination_reason": self.termination_reason,
-            "extensions": dict(self.extensions),
-        }
+    def stored(self) -> dict[str, Any]:
+        """Return the JSON form, without the user, the project and the limits of the run."""
+        values = {name: getattr(self, name) for name in _STORED_FIELDS}
+        return msgspec.to_builtins({**values, "extensions": dict(self.extensions)})
 
     def with_extensions(self, **extensions: Any) -> Self:
         return replace(self, extensions={**self.extensions, **extensions})
+
+    def with_warning(self, warning: TurnWarning) -> Self:
+        """Add a pending warning, once per topic."""
+        if warning.topic in self.warned_topics:
+            return self
+        return replace(
+            self,
+            warned_topics=(*self.warned_topics, warning.topic),
+            pending_warnings=(*self.pending_warnings, warning),
+        )
 
     def with_pause(self, seconds: float) -> Self:
         """Exclude time from the timeout: while an approval was pending, or no process ran it."""
@@ -92,3 +105,8 @@ class AgentState:
     def terminated(self, reason: str) -> Self:
         """Return the state as ended. The first reason counts."""
         return self if self.is_terminal else replace(self, termination_reason=reason)
+
+
+_STORED_FIELDS: Final = tuple(
+    name for name in AgentState.__struct_fields__ if name not in ("user_id", "project_id", "config")
+)

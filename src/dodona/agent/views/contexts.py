@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from dodona.agent.question import context_id
-from dodona.agent.views.documents import iso
-from dodona.agent.views.exchanges import exchange_json
-from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
+from dodona.agent.views.exchanges import OracleExchange, exchange_document
+from dodona.core.domain.conversations.contexts import (
+    TOKEN_BUDGET_BOUNDS,
+    ContextStatus,
+    OracleContext,
+)
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.json_document import Document, Timestamp
 from dodona.store import Store
 
 RECENT_RUNS: Final = 10
 _ALL_RUNS: Final = 1_000  # the token budget limits the window earlier
+
+
+_LOWEST_BUDGET, _HIGHEST_BUDGET = TOKEN_BUDGET_BOUNDS
+
+
+class ContextDocument(Document, kw_only=True):
+    """The context of a project."""
+
+    id: str
+    user_id: str
+    project_id: str
+    context_id: Annotated[
+        str | None, Meta(description="The node that the next question continues.")
+    ]
+    session_start: Timestamp
+    last_activity: Timestamp | None
+    last_model: str | None
+    token_budget: Annotated[int, Meta(ge=_LOWEST_BUDGET, le=_HIGHEST_BUDGET)]
+    tokens_used: int
+    compressed_summary: str | None
+    recent_exchanges: list[OracleExchange]
+    key_decisions: tuple[str, ...]
+    mentioned_symbols: str | None
+    mentioned_files: str | None
+    status: ContextStatus
+    compression_count: int
 
 
 class ContextViews:
@@ -23,17 +55,17 @@ class ContextViews:
     def __init__(self, storage: Store) -> None:
         self._storage = storage
 
-    async def show(self, user_id: str, project_id: str) -> dict[str, Any]:
+    async def show(self, user_id: str, project_id: str) -> ContextDocument:
         """Return the context of a project."""
         context = await self._load_context(user_id, project_id)
-        return _as_json(context, await self._load_window(context))
+        return _document(context, await self._load_window(context))
 
-    async def close(self, user_id: str, project_id: str) -> dict[str, Any]:
+    async def close(self, user_id: str, project_id: str) -> ContextDocument:
         """Close a context: the next question starts a new one. Accepted questions are answered."""
         context = await self._load_context(user_id, project_id)
         if context.status is not ContextStatus.CLOSED:
             context = await self._close_context(context)
-        return _as_json(context, await self._load_window(context))
+        return _document(context, await self._load_window(context))
 
     async def _load_context(self, user_id: str, project_id: str) -> OracleContext:
         await self._storage.projects.get(user_id, project_id)
@@ -66,29 +98,27 @@ class ContextViews:
         )
 
 
-def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
+def _document(context: OracleContext, window: Window) -> ContextDocument:
     is_open = context.status is not ContextStatus.CLOSED
-    return {
-        "id": context.id,
-        "user_id": context.user_id,
-        "project_id": context.project_id,
+    return ContextDocument(
+        id=context.id,
+        user_id=context.user_id,
+        project_id=context.project_id,
         # A closed context cannot be continued.
-        "context_id": context_id(window.head_id) if window.head_id and is_open else None,
-        "session_start": iso(context.session_start),
-        "last_activity": iso(context.last_activity),
-        "last_model": context.last_model,
-        "token_budget": context.token_budget,
-        "tokens_used": context.tokens_used,
-        "compressed_summary": window.summary.content if window.summary else None,
-        "recent_exchanges": [
-            exchange_json(message) for message in _recent_messages(window.messages)
-        ],
-        "key_decisions": list(context.key_decisions),
-        "mentioned_symbols": context.mentioned_symbols,
-        "mentioned_files": context.mentioned_files,
-        "status": context.status.value,
-        "compression_count": context.compression_count,
-    }
+        context_id=context_id(window.head_id) if window.head_id and is_open else None,
+        session_start=Timestamp(context.session_start),
+        last_activity=Timestamp.or_none(context.last_activity),
+        last_model=context.last_model,
+        token_budget=context.token_budget,
+        tokens_used=context.tokens_used,
+        compressed_summary=window.summary.content if window.summary else None,
+        recent_exchanges=[exchange_document(each) for each in _recent_messages(window.messages)],
+        key_decisions=context.key_decisions,
+        mentioned_symbols=context.mentioned_symbols,
+        mentioned_files=context.mentioned_files,
+        status=context.status,
+        compression_count=context.compression_count,
+    )
 
 
 def _recent_messages(messages: Sequence[StoredMessage]) -> list[StoredMessage]:

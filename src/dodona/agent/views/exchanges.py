@@ -1,44 +1,90 @@
-"""JSON forms of exchanges and tool calls, as seed 000 defines: OracleExchange and ToolCall."""
+"""Documents of answers, exchanges and tool calls, as seed 000 defines them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
+
+from dodona.agent.conversation.citations import Citation
 from dodona.agent.conversation.exchange import parse_arguments
-from dodona.agent.views.documents import iso
 from dodona.core.domain.conversations.conversation import StoredMessage
+from dodona.core.json_document import Document, Timestamp
+from dodona.core.ports.tools import SourceReference
 
 
-def exchange_json(message: StoredMessage) -> dict[str, Any]:
-    """Return the JSON form of a stored message; only assistant messages have tool calls."""
-    calls = tool_calls_json(message.metadata) if message.role == "assistant" else None
-    return {
-        "id": str(message.id),
-        "role": message.role,
-        "content": message.content,
-        "tool_calls": calls or None,
-        "tool_call_id": message.tool_call_id,
-        "timestamp": iso(message.created_at),
-        "token_count": message.token_count,
-        "key_insight": message.key_insight,
-        "mentioned_symbols": list(message.mentioned_symbols),
-        "mentioned_files": list(message.mentioned_files),
-    }
+class ExchangeToolCall(Document, kw_only=True):
+    """A tool call of an answer."""
+
+    id: str
+    name: str
+    arguments: Annotated[Any, Meta(description="The arguments from the model.")]
+    result: str | None
+    status: Literal["pending", "success", "error"]
+    duration_ms: int | None
 
 
-def tool_calls_json(metadata: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+class OracleExchange(Document, kw_only=True):
+    """A stored message; only assistant messages have tool calls."""
+
+    id: str
+    role: Annotated[str, Meta(extra_json_schema={"enum": ["user", "assistant", "tool"]})]
+    content: str
+    tool_calls: list[ExchangeToolCall] | None
+    tool_call_id: str | None
+    timestamp: Timestamp
+    token_count: int
+    key_insight: str | None
+    mentioned_symbols: tuple[str, ...]
+    mentioned_files: tuple[str, ...]
+
+
+class OracleAnswer(Document, kw_only=True):
+    """The answer of a run, with its sources, tool calls and token counts."""
+
+    answer: str
+    sources: list[SourceReference]
+    citations: Annotated[list[Citation], Meta(description="The cited sources, verified.")]
+    tool_calls: list[ExchangeToolCall]
+    tokens_used: int
+    model_used: str
+    context_id: Annotated[
+        str, Meta(description="Pass it with the next question to continue from here.")
+    ]
+    run_id: int
+    context_tokens_remaining: int
+
+
+def exchange_document(message: StoredMessage) -> OracleExchange:
+    """Return the document of a stored message."""
+    calls = tool_calls_in(message.metadata) if message.role == "assistant" else None
+    return OracleExchange(
+        id=str(message.id),
+        role=message.role,
+        content=message.content,
+        tool_calls=calls or None,
+        tool_call_id=message.tool_call_id,
+        timestamp=Timestamp(message.created_at),
+        token_count=message.token_count,
+        key_insight=message.key_insight,
+        mentioned_symbols=message.mentioned_symbols,
+        mentioned_files=message.mentioned_files,
+    )
+
+
+def tool_calls_in(metadata: Mapping[str, Any] | None) -> list[ExchangeToolCall]:
     """Return the tool calls of all turns in a message's metadata, in order."""
     turns = (metadata or {}).get("turns", ())
-    return [_tool_call_json(call) for turn in turns for call in turn.get("calls", ())]
+    return [_tool_call(call) for turn in turns for call in turn.get("calls", ())]
 
 
-def _tool_call_json(call: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": call["id"],
-        "name": call["name"],
-        "arguments": parse_arguments(call["arguments"]),
-        "result": call["result"],
-        "status": "error" if call["failed"] else "success",
-        "duration_ms": call.get("duration_ms"),
-    }
+def _tool_call(call: Mapping[str, Any]) -> ExchangeToolCall:
+    return ExchangeToolCall(
+        id=call["id"],
+        name=call["name"],
+        arguments=parse_arguments(call["arguments"]),
+        result=call["result"],
+        status="error" if call["failed"] else "success",
+        duration_ms=call.get("duration_ms"),
+    )

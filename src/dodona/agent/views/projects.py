@@ -6,15 +6,47 @@ import asyncio
 import os.path
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, TypeAlias
 
-from dodona.agent.turn_control.settings import ModelSettings
-from dodona.agent.views.documents import iso
+from msgspec import UNSET, Meta, UnsetType, convert
+from msgspec.structs import asdict
+
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
 from dodona.core.domain.projects import Project
-from dodona.core.errors import BadRequest, DodonaError, did_you_mean
+from dodona.core.errors import BadRequest
+from dodona.core.json_document import Document, RequestDocument, Timestamp
 from dodona.store import Store
 
 MAX_PATHS: Final = 100
+
+ProjectName: TypeAlias = Annotated[str, Meta(min_length=1)]
+Folder: TypeAlias = Annotated[str, Meta(min_length=1, description="An existing folder of notes.")]
+Folders: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=MAX_PATHS)]
+
+
+class ProjectDocument(Document, kw_only=True):
+    """A project."""
+
+    id: str
+    vault_path: Annotated[str | None, Meta(description="The folder of its notes.")]
+    code_paths: tuple[str, ...]
+    settings: Annotated[Mapping[str, Any], Meta(description="Settings of the project.")]
+    created_at: Timestamp
+
+
+class ProjectChange(RequestDocument, kw_only=True):
+    """The fields of a project to change; null removes the folder of notes."""
+
+    id: Annotated[str, Meta(description="The id cannot change.")] | UnsetType = UNSET
+    vault_path: Folder | UnsetType | None = UNSET
+    code_paths: Folders | UnsetType = UNSET
+    settings: dict[str, Any] | UnsetType = UNSET
+
+
+class NewProject(ProjectChange, kw_only=True):
+    """A project to create."""
+
+    id: ProjectName  # pyright: ignore[reportGeneralTypeIssues, reportIncompatibleVariableOverride]
 
 
 class ProjectViews:
@@ -23,81 +55,65 @@ class ProjectViews:
     def __init__(self, storage: Store) -> None:
         self._projects = storage.projects
 
-    async def list(self, user_id: str) -> list[dict[str, Any]]:
+    async def list(self, user_id: str) -> list[ProjectDocument]:
         """List the user's projects."""
-        return [_as_json(project) for project in await self._projects.list(user_id)]
+        return [_document(project) for project in await self._projects.list(user_id)]
 
-    async def get(self, user_id: str, project_id: str) -> dict[str, Any]:
+    async def get(self, user_id: str, project_id: str) -> ProjectDocument:
         """Return one project."""
-        return _as_json(await self._projects.get(user_id, project_id))
+        return _document(await self._projects.get(user_id, project_id))
 
-    async def create(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a project from `{id, vault_path?, code_paths?, settings?}`."""
-        fields = await asyncio.to_thread(_parse_fields, values, _FIELD_PARSERS)
-        if "id" not in fields:
-            raise BadRequest("a project needs an id.", hint="Give it a name, such as 'garden'.")
-        return _as_json(await self._projects.create(Project(user_id, **fields)))
+    async def create(self, user_id: str, project: NewProject) -> ProjectDocument:
+        """Create a project."""
+        fields = await asyncio.to_thread(_check_fields, project)
+        return _document(await self._projects.create(Project(user_id, **fields)))
 
-    async def change(
-        self, user_id: str, project_id: str, values: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Change some fields; null removes a path."""
+    async def change(self, user_id: str, project_id: str, change: ProjectChange) -> ProjectDocument:
+        """Change some fields."""
         await self._projects.get(user_id, project_id)  # check access before validation
-        if values.get("id") == project_id:
-            values = {name: value for name, value in values.items() if name != "id"}
-        parsers = {name: parser for name, parser in _FIELD_PARSERS.items() if name != "id"}
-        fields = await asyncio.to_thread(_parse_fields, values, parsers)
+        if change.id not in (UNSET, project_id):
+            raise BadRequest("the id of a project cannot change.", hint="Create another project.")
+        fields = await asyncio.to_thread(_check_fields, change)
         project = await self._projects.update(
             user_id, project_id, lambda project: replace(project, **fields)
         )
-        return _as_json(project)
+        return _document(project)
 
 
-def _as_json(project: Project) -> dict[str, Any]:
-    return {
-        "id": project.id,
-        "vault_path": project.vault_path,
-        "code_paths": list(project.code_paths),
-        "settings": dict(project.settings),
-        "created_at": iso(project.created_at),
-    }
+def _document(project: Project) -> ProjectDocument:
+    return ProjectDocument(
+        id=project.id,
+        vault_path=project.vault_path,
+        code_paths=project.code_paths,
+        settings=project.settings,
+        created_at=Timestamp(project.created_at),
+    )
 
 
-FieldParser = Callable[[str, Any], Any]
+def _check_fields(change: ProjectChange) -> dict[str, Any]:
+    """Return the fields to set, with absolute paths. Checks folders on disk."""
+    fields = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    problems: list[BadRequest] = []
 
-
-def _parse_fields(values: Mapping[str, Any], parsers: Mapping[str, FieldParser]) -> dict[str, Any]:
-    """Parse fields of a project; raise all problems at once. Checks folders on disk."""
-    fields: dict[str, Any] = {}
-    problems: list[DodonaError] = []
-    for name, value in values.items():
+    def check(name: str, path: str) -> str:
         try:
-            fields[name] = _find_parser(name, parsers)(name, value)
-        except BadRequest as error:
-            problems.append(error)
+            return _check_folder(name, path)
+        except BadRequest as problem:
+            problems.append(problem)
+            return path
+
+    if fields.get("vault_path") is not None:
+        fields["vault_path"] = check("vault_path", fields["vault_path"])
+    if "code_paths" in fields:
+        paths = enumerate(fields["code_paths"])
+        fields["code_paths"] = tuple(check(f"code_paths[{index}]", path) for index, path in paths)
     if problems:
         raise BadRequest.combine(problems)
     return fields
 
 
-def _find_parser(name: str, parsers: Mapping[str, FieldParser]) -> FieldParser:
-    if name in parsers:
-        return parsers[name]
-    if name == "id":
-        raise BadRequest("the id of a project cannot change.", hint="Create another project.")
-    raise BadRequest(f"a project has no field {name!r:.80}.", hint=did_you_mean(name, parsers))
-
-
-def _parse_id(_: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise BadRequest("id must be a non-empty string.")
-    return value
-
-
-def _parse_folder(name: str, value: Any) -> str:
+def _check_folder(name: str, value: str) -> str:
     """The absolute path of a folder. Symbolic links are kept, since their targets may change."""
-    if not isinstance(value, str) or not value:
-        raise BadRequest(f"{name} must be the path of a folder.")
     path = os.path.expanduser(value)
     if not os.path.isabs(path):
         raise BadRequest(
@@ -109,51 +125,30 @@ def _parse_folder(name: str, value: Any) -> str:
     return os.path.normpath(path)
 
 
-def _parse_vault_path(name: str, value: Any) -> str | None:
-    return None if value is None else _parse_folder(name, value)
-
-
-def _parse_code_paths(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(cast("list[Any]", value)) > MAX_PATHS:
-        raise BadRequest(f"{name} must be a list of at most {MAX_PATHS} folders.")
-    folders = cast("list[Any]", value)
-    return tuple(_parse_folder(f"{name}[{index}]", each) for index, each in enumerate(folders))
-
-
-def _parse_settings(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadRequest(f"{name} must be an object.")
-    return cast("dict[str, Any]", value)
-
-
-_FIELD_PARSERS: Final[Mapping[str, FieldParser]] = {
-    "id": _parse_id,
-    "vault_path": _parse_vault_path,
-    "code_paths": _parse_code_paths,
-    "settings": _parse_settings,
-}
-
-
 class SettingsViews:
     """Settings of all users; each call names the user."""
 
     def __init__(self, storage: Store) -> None:
         self._settings = storage.settings
 
-    async def get(self, user_id: str) -> dict[str, Any]:
-        """Return all settings as a flat map."""
-        return ModelSettings.read(await self._settings.get(user_id)).as_dict()
+    async def get(self, user_id: str) -> ModelSettings:
+        """Return all settings."""
+        return convert(await self._settings.get(user_id), ModelSettings)
 
-    async def change(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    async def change(self, user_id: str, change: SettingsChange) -> ModelSettings:
         """Change some settings atomically, and return all settings.
 
         Only changed values are stored, so a new default reaches users who did not set a value.
         """
-        ModelSettings.read(values)  # validate before locking, since invalid values are likely
+        values = changed_values(change)
+        return await self._update(user_id, lambda stored: {**stored, **values})
 
-        def merge(stored: dict[str, Any]) -> dict[str, Any]:
-            merged = {**stored, **values}
-            ModelSettings.read(merged)
-            return merged
+    async def replace(self, user_id: str, change: SettingsChange) -> ModelSettings:
+        """Set all settings; those that the change does not name get their defaults."""
+        values = asdict(ModelSettings()) | changed_values(change)
+        return await self._update(user_id, lambda _: values)
 
-        return ModelSettings.read(await self._settings.update(user_id, merge)).as_dict()
+    async def _update(
+        self, user_id: str, update: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> ModelSettings:
+        return convert(await self._settings.update(user_id, update), ModelSettings)

@@ -3,36 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, cast
+from dataclasses import asdict as dataclass_values
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, UnsetType, convert, field
+from msgspec.structs import asdict
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.core.domain.rules import HOOKS, RuleEngine, RuleOverrides
+from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
+from dodona.core.json_document import Document, RequestDocument
+from dodona.rules import RuleBook
 
-_EVENT_FIELDS = ("type", "severity", "payload")
-_CONTEXT_PARTS = ("turn", "history", "user", "project", "result")
+
+class RuleDocument(Document, kw_only=True):
+    """A rule with your settings."""
+
+    id: str
+    name: str
+    pack: Annotated[str, Meta(description="The rule pack; empty for a single rule.")]
+    description: str
+    trigger: Annotated[str, Meta(description="A hook point or an event pattern.")]
+    condition: Annotated[str, Meta(description="A CEL expression over `context` and `params`.")]
+    action: Annotated[dict[str, Any], Meta(description="The action; `kind` is its type.")]
+    priority: Annotated[int, Meta(description="Higher priorities are evaluated first.")]
+    enabled: Annotated[bool, Meta(description="Whether it is enabled for you.")]
+    core: Annotated[bool, Meta(description="It cannot be disabled.")]
+    once: Annotated[bool, Meta(description="It fires at most once in a run.")]
+    parameters: Annotated[
+        dict[str, Any],
+        Meta(description="By name: type, default, bounds, description, and your value."),
+    ]
+    file: Annotated[str, Meta(description="The file that defines it.")]
+
+
+class RuleList(Document):
+    """The rules with your settings."""
+
+    rules: list[RuleDocument]
+    problems: Annotated[list[str], Meta(description="Problems of files that were not loaded.")]
+
+
+class RuleChange(RequestDocument):
+    """Your settings of a rule."""
+
+    enabled: bool | UnsetType = UNSET
+    parameters: Annotated[
+        dict[str, Any], Meta(description="Values by name; null resets to the default.")
+    ] = field(default_factory=dict[str, Any])
+
+
+class SampleEvent(RequestDocument):
+    """An event to test a rule with. By default it triggers the rule."""
+
+    type: str = ""
+    severity: Severity = Severity.INFO
+    payload: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class SampleContext(RequestDocument):
+    """Parts of the context that differ from those of a new run."""
+
+    turn: dict[str, Any] | UnsetType = UNSET
+    history: dict[str, Any] | UnsetType = UNSET
+    user: dict[str, Any] | UnsetType = UNSET
+    project: dict[str, Any] | UnsetType = UNSET
+    result: dict[str, Any] | UnsetType = UNSET
+
+
+class RuleSample(RequestDocument):
+    """A sample event and context."""
+
+    event: SampleEvent = field(default_factory=SampleEvent)
+    context: SampleContext = field(default_factory=SampleContext)
+
+
+class RuleTest(Document):
+    """The result of the test."""
+
+    rule: str
+    event: Annotated[str, Meta(description="The type of the event.")]
+    fires: bool
+    actions: Annotated[
+        list[dict[str, Any]],
+        Meta(description="The actions it would perform. They are not performed."),
+    ]
 
 
 class RuleViews:
     """Rules with the overrides of each user."""
 
-    def __init__(self, rules: RuleEngine, overrides: OverridesCache) -> None:
+    def __init__(self, rules: RuleBook, overrides: OverridesCache) -> None:
         self._rules = rules
         self._overrides = overrides
 
-    async def list(self, user_id: str) -> dict[str, Any]:
+    async def list(self, user_id: str) -> RuleList:
         """List all rules, and the problems of rejected rule files."""
         overrides = await self._overrides(user_id)
-        rules = [_rule_json(each, overrides) for each in self._rules.list()]
-        return {"rules": rules, "problems": [*self._rules.problems()]}
+        rules = [_rule_document(each, overrides) for each in self._rules.list()]
+        return RuleList(rules, [*self._rules.problems()])
 
-    async def change(self, user_id: str, rule_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Enable or disable a rule (`enabled`) and set some `parameters`. Takes effect at once."""
+    async def change(self, user_id: str, rule_id: str, change: RuleChange) -> RuleDocument:
+        """Enable or disable a rule and set some parameters. Takes effect at once."""
         rule = self._find(rule_id)
-        enabled, parameters = _parse_change(values)
+        enabled, parameters = change.enabled, change.parameters
         if enabled is False and rule["core"]:
             raise BadRequest(
                 f"{rule_id} is a core rule and cannot be disabled.",
@@ -42,32 +118,25 @@ class RuleViews:
         self._rules.check_parameters(rule_id, set_values)
         if parameters:
             await self._overrides.set_rule_parameters(user_id, rule_id, parameters)
-        if enabled is not None:
+        if enabled is not UNSET:
             await self._overrides.set_rule_enabled(user_id, rule_id, is_enabled=enabled)
-        return _rule_json(rule, await self._overrides(user_id))
+        return _rule_document(rule, await self._overrides(user_id))
 
-    async def test(self, user_id: str, rule_id: str, sample: Mapping[str, Any]) -> dict[str, Any]:
+    async def test(self, user_id: str, rule_id: str, sample: RuleSample) -> RuleTest:
         """Evaluate a rule for a sample event and context, without executing its actions."""
         rule = self._find(rule_id)
         overrides = await self._overrides(user_id)
-        event = _parse_sample_event(rule, sample.get("event"))
+        event = _sample_event(rule, sample.event)
         fired_actions = self._rules.evaluate(
             event,
-            _merge_sample(
-                _default_context(user_id, event), _parse_sample_context(sample.get("context"))
-            ),
+            _merge_sample(_default_context(user_id, event), sample.context),
             overrides=RuleOverrides(frozenset({rule_id}), frozenset(), overrides.rules.parameters),
             state=overrides.pack_state,
         )
         actions = [fired.action for fired in fired_actions if fired.rule == rule_id]
         kind = rule["action"]["kind"]
-        documents = [{"kind": kind, **_action_json(asdict(action))} for action in actions]
-        return {
-            "rule": rule_id,
-            "event": event.type,
-            "fires": bool(actions),
-            "actions": documents,
-        }
+        documents = [{"kind": kind, **_action_json(dataclass_values(action))} for action in actions]
+        return RuleTest(rule_id, event.type, bool(actions), documents)
 
     def _find(self, rule_id: str) -> Mapping[str, Any]:
         by_id = {each["id"]: each for each in self._rules.list()}
@@ -77,12 +146,12 @@ class RuleViews:
         return by_id[rule_id]
 
 
-def _rule_json(rule: Mapping[str, Any], overrides: UserOverrides) -> dict[str, Any]:
-    """The JSON form of a rule, with the user's overrides instead of the defaults."""
+def _rule_document(rule: Mapping[str, Any], overrides: UserOverrides) -> RuleDocument:
+    """The document of a rule, with the user's overrides instead of the defaults."""
     rule_overrides, rule_id = overrides.rules, rule["id"]
     is_enabled = rule["enabled"] or rule_id in rule_overrides.enabled
     values = rule_overrides.parameters.get(rule_id, {})
-    return {
+    document = {
         **rule,
         "enabled": rule["core"] or (is_enabled and rule_id not in rule_overrides.disabled),
         "parameters": {
@@ -90,66 +159,20 @@ def _rule_json(rule: Mapping[str, Any], overrides: UserOverrides) -> dict[str, A
             for name, parameter in rule["parameters"].items()
         },
     }
+    return convert(document, RuleDocument)
 
 
-def _parse_change(values: Mapping[str, Any]) -> tuple[bool | None, Mapping[str, Any]]:
-    unknown = [name for name in values if name not in ("enabled", "parameters")]
-    problems = [BadRequest(f"there is no field {name!r:.80}.") for name in unknown]
-    enabled, parameters = values.get("enabled"), values.get("parameters", {})
-    if enabled is not None and not isinstance(enabled, bool):
-        problems.append(BadRequest("enabled must be true or false."))
-    if not isinstance(parameters, Mapping):
-        problems.append(BadRequest("parameters must be an object."))
-    if problems:
-        raise BadRequest.combine(problems)
-    return enabled, cast("Mapping[str, Any]", parameters)
-
-
-def _parse_sample_event(rule: Mapping[str, Any], sample: object) -> Event:
-    """The event of a sample; without one, an event that triggers the rule, with defaults."""
-    if sample is not None and not isinstance(sample, Mapping):
-        raise BadRequest("event must be an object.")
-    fields = cast("Mapping[str, Any]", sample or {})
-    if unknown := [name for name in fields if name not in _EVENT_FIELDS]:
-        raise BadRequest(
-            f"an event has no field {unknown[0]!r:.80}.",
-            hint=did_you_mean(unknown[0], _EVENT_FIELDS)
-            or f"Available: {', '.join(_EVENT_FIELDS)}.",
-        )
+def _sample_event(rule: Mapping[str, Any], sample: SampleEvent) -> Event:
+    """The event of a sample; without a type, one that triggers the rule."""
     trigger: str = rule["trigger"]
-    kind = fields.get("type", HOOKS.get(trigger, trigger))
-    try:
-        severity = Severity(fields.get("severity", "info"))
-    except ValueError:
-        values = ", ".join(each.value for each in Severity)
-        raise BadRequest("event.severity is not valid.", hint=f"Use one of: {values}.") from None
-    payload = fields.get("payload", {})
-    if not isinstance(kind, str) or not isinstance(payload, Mapping):
-        raise BadRequest("event.type must be a string, and event.payload an object.")
-    return Event(kind, "sample", severity, cast("Mapping[str, Any]", payload))
+    kind = sample.type or HOOKS.get(trigger, trigger)
+    return Event(kind, "sample", sample.severity, sample.payload)
 
 
-def _parse_sample_context(sample: object) -> dict[str, Any]:
-    if sample is None:
-        return {}
-    if not isinstance(sample, Mapping):
-        raise BadRequest("context must be an object.")
-    parts = cast("Mapping[str, Any]", sample)
-    if unknown := [name for name in parts if name not in _CONTEXT_PARTS]:
-        raise BadRequest(
-            f"a context has no field {unknown[0]!r:.80}.",
-            hint=did_you_mean(unknown[0], _CONTEXT_PARTS)
-            or f"Available: {', '.join(_CONTEXT_PARTS)}.",
-        )
-    return dict(parts)
-
-
-def _merge_sample(sample: dict[str, Any], provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Override parts of the sample with provided values."""
-    for name, value in provided.items():
-        default = sample[name]
-        sample[name] = {**default, **value} if isinstance(value, Mapping) else value
-    return sample
+def _merge_sample(defaults: dict[str, Any], sample: SampleContext) -> dict[str, Any]:
+    """Override parts of the default context with those of the sample."""
+    given = {name: value for name, value in asdict(sample).items() if value is not UNSET}
+    return defaults | {name: {**defaults[name], **value} for name, value in given.items()}
 
 
 def _default_context(user_id: str, event: Event) -> dict[str, Any]:

@@ -1,13 +1,16 @@
-"""Views of runs: question, answer, status and steps."""
+"""Views of runs: question, answer, status, steps, and tool calls that wait for approval."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
+
+from msgspec import Meta, convert
 
 from dodona.agent.question import context_id
-from dodona.agent.views.documents import duration_ms, iso
-from dodona.agent.views.exchanges import exchange_json
+from dodona.agent.run_context.approvals import ApprovalGate
+from dodona.agent.views.exchanges import OracleExchange, exchange_document
+from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
     RunNode,
@@ -16,10 +19,62 @@ from dodona.core.domain.conversations.conversation import (
     StepRow,
     StoredMessage,
 )
-from dodona.core.errors import BadRequest, NotFound
+from dodona.core.errors import BadRequest, ErrorBody, NotFound
+from dodona.core.json_document import Document, Timestamp
+from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
+from dodona.store.notifications.approvals import Approvals
 
 MAX_RUNS: Final = 200  # per page
+
+
+class RunDocument(Document, kw_only=True):
+    """A run; a long question is truncated in a list."""
+
+    id: int
+    project_id: str
+    context_id: str
+    status: RunStatus
+    session_key: Annotated[
+        str | None, Meta(description="The session, for a question from a channel.")
+    ]
+    origin: str
+    attempt: Annotated[
+        int, Meta(description="Number of times a process has started or resumed it.")
+    ]
+    question: str
+    tokens: int
+    error: ErrorBody | None
+    created_at: Timestamp
+    started_at: Timestamp | None
+    ended_at: Timestamp | None
+    duration_ms: int | None
+
+
+class StepDocument(Document, kw_only=True):
+    """A step of a run."""
+
+    key: Annotated[str, Meta(description="The position in the behaviour tree.")]
+    leaf: str
+    effect: str
+    attempt: int
+    status: str
+    request_hash: str
+    started_at: Timestamp
+    ended_at: Timestamp | None
+    ms: int | None
+    tokens: Annotated[int | None, Meta(description="The token usage, if it called a model.")]
+    error: Annotated[Any, Meta(description="The error, if it failed.")]
+
+
+class RunDetails(RunDocument, kw_only=True):
+    """A run with its answer, messages and steps."""
+
+    answer: str | None
+    model: str | None
+    sources: list[SourceReference]
+    messages: list[OracleExchange]
+    steps: list[StepDocument]
 
 
 class RunViews:
@@ -35,7 +90,7 @@ class RunViews:
         project_id: str | None = None,
         before: int | None = None,
         limit: int = 50,
-    ) -> list[dict[str, Any]]:
+    ) -> list[RunDocument]:
         """List a page of the user's runs, newest first; `before` is the last ID of the last page.
 
         Long questions are truncated.
@@ -50,7 +105,7 @@ class RunViews:
             user_id, project_id=project_id, before=before, limit=limit
         )
         waiting = await self._awaiting_approval(user_id, overviews)
-        return [_overview_json(each, waiting) for each in overviews]
+        return [RunDocument(**_run_fields(each, waiting)) for each in overviews]
 
     async def token_records(self, user_id: str, run_id: int) -> Sequence[TokenRecord]:
         """Billing records of the run's model calls."""
@@ -60,21 +115,19 @@ class RunViews:
         """Number of the user's runs that are queued or running."""
         return await self._storage.runs.count_unfinished(user_id)
 
-    async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
+    async def show(self, user_id: str, run_id: int) -> RunDetails:
         """Return a run with its answer, messages and steps."""
         overview = await self._find_run(user_id, run_id)
         messages = await self._storage.runs.messages(user_id, run_id)
         steps = await self._storage.journals.list_steps(user_id, run_id)
-        question = next(
-            (each.content for each in messages if each.role == "user"), overview.question
+        fields = _run_fields(overview, await self._awaiting_approval(user_id, [overview]))
+        questions = [each.content for each in messages if each.role == "user"]
+        return RunDetails(
+            **{**fields, "question": (questions or [overview.question])[0]},
+            **_answer_fields(messages),
+            messages=[exchange_document(message) for message in messages],
+            steps=[_step_document(step) for step in steps],
         )
-        return {
-            **_overview_json(overview, await self._awaiting_approval(user_id, [overview])),
-            "question": question,
-            **_answer_json(messages),
-            "messages": [exchange_json(message) for message in messages],
-            "steps": [_step_json(step) for step in steps],
-        }
 
     async def _awaiting_approval(self, user_id: str, overviews: Sequence[RunOverview]) -> set[int]:
         """IDs of runs that wait for an approval; the store lists them as running."""
@@ -91,33 +144,62 @@ class RunViews:
         raise NotFound(f"there is no run {run_id}.", hint="Find it in the list of your runs.")
 
 
-def _overview_json(overview: RunOverview, awaiting_approval: set[int]) -> dict[str, Any]:
+class ApprovalViews:
+    """Approvals of all users; each call names the user."""
+
+    def __init__(self, approvals: Approvals, gate: ApprovalGate) -> None:
+        self._approvals = approvals
+        self._gate = gate
+
+    async def pending(self, user_id: str) -> list[Approval]:
+        """Tool calls that wait for this user's approval, oldest first."""
+        return await self._approvals.pending(user_id)
+
+    async def decide(
+        self, user_id: str, run_id: int, call_id: str, *, approved: bool, note: str = ""
+    ) -> Approval:
+        """Approve or deny a call. The waiting run continues at once.
+
+        The model's own call ID is accepted if only one pending call has it.
+        """
+        decision = Decision.APPROVED if approved else Decision.DENIED
+        resolved_id = await self._resolve_call_id(user_id, run_id, call_id)
+        return await self._gate.decide(
+            user_id, run_id, resolved_id, decision=decision, by=user_id, note=note
+        )
+
+    async def _resolve_call_id(self, user_id: str, run_id: int, call_id: str) -> str:
+        pending = [a for a in await self._approvals.pending(user_id) if a.run_id == run_id]
+        matches = [a.call_id for a in pending if a.call_id.rpartition("~")[0] == call_id]
+        return matches[0] if len(matches) == 1 else call_id
+
+
+def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str, Any]:
     run = overview.run
-    status = RunStatus.WAITING if run.id in awaiting_approval else run.status
     return {
         "id": run.id,
         "project_id": overview.project_id,
         "context_id": context_id(run.id),
-        "status": status.value,
+        "status": RunStatus.WAITING if run.id in awaiting_approval else run.status,
         "session_key": run.session_key,
         "origin": run.origin,
         "attempt": run.attempt,
         "question": overview.question,
         "tokens": run.tokens,
-        "error": _error_json(run),
-        "created_at": iso(run.created_at),
-        "started_at": iso(run.started_at),
-        "ended_at": iso(run.ended_at),
+        "error": _error(run),
+        "created_at": Timestamp(run.created_at),
+        "started_at": Timestamp.or_none(run.started_at),
+        "ended_at": Timestamp.or_none(run.ended_at),
         "duration_ms": duration_ms(run.started_at, run.ended_at),
     }
 
 
-def _error_json(run: RunNode) -> Mapping[str, Any] | None:
-    """Code, message and hint of the error; it may be stored with or without an envelope."""
-    return None if run.error is None else run.error.get("error", run.error)
+def _error(run: RunNode) -> ErrorBody | None:
+    """The error of a run; it may be stored with or without an envelope."""
+    return None if run.error is None else convert(run.error.get("error", run.error), ErrorBody)
 
 
-def _answer_json(messages: Sequence[StoredMessage]) -> dict[str, Any]:
+def _answer_fields(messages: Sequence[StoredMessage]) -> dict[str, Any]:
     """The last assistant message; the values are None until there is one."""
     answers = [message for message in messages if message.role == "assistant"]
     if not answers:
@@ -126,27 +208,32 @@ def _answer_json(messages: Sequence[StoredMessage]) -> dict[str, Any]:
     return {
         "answer": answers[-1].content,
         "model": metadata.get("model"),
-        "sources": list(metadata.get("sources", ())),
+        "sources": convert(metadata.get("sources", ()), list[SourceReference]),
     }
 
 
-def _step_json(step: StepRow) -> dict[str, Any]:
-    """The JSON form of a step. `tokens` and `error` need its output, while that is stored."""
+def _step_document(step: StepRow) -> StepDocument:
+    """The document of a step. `tokens` and `error` need its output, while that is stored."""
     output: Mapping[str, Any] = step.output or {}
     writes: Mapping[str, Any] = output.get("writes") or {}
-    return {
-        "key": step.key,
-        "leaf": step.leaf,
-        "effect": step.effect,
-        "attempt": step.attempt,
-        "status": step.status,
-        "request_hash": step.request_hash,
-        "started_at": iso(step.started_at),
-        "ended_at": iso(step.ended_at),
-        "ms": duration_ms(step.started_at, step.ended_at),
-        "tokens": _answer_tokens(writes),
-        "error": output.get("error") or writes.get("failure"),
-    }
+    return StepDocument(
+        key=step.key,
+        leaf=step.leaf,
+        effect=step.effect,
+        attempt=step.attempt,
+        status=step.status,
+        request_hash=step.request_hash,
+        started_at=Timestamp(step.started_at),
+        ended_at=Timestamp.or_none(step.ended_at),
+        ms=duration_ms(step.started_at, step.ended_at),
+        tokens=_answer_tokens(writes),
+        error=output.get("error") or writes.get("failure"),
+    )
+
+
+def duration_ms(start: float | None, end: float | None) -> int | None:
+    """Return a duration in milliseconds; None before the end, never negative if clocks go back."""
+    return None if start is None or end is None else max(0, round((end - start) * 1000))
 
 
 def _answer_tokens(writes: Mapping[str, Any]) -> int | None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from dodona.core.domain.budgets import Budget, BudgetLimit, LimitSource, kind_of, resets_at
+from msgspec import UNSET, Meta, UnsetType
+
+from dodona.core.domain.budgets import (
+    Budget,
+    BudgetLimit,
+    BudgetUnit,
+    kind_of,
+    resets_at,
+)
 from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
+from dodona.core.json_document import Document
+from dodona.metering import Ceilings, Meter
 from dodona.store import Store
 
 # The JSON fields of a group's name.
@@ -20,36 +30,89 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 }
 
 
+class UsageSum(Document, kw_only=True):
+    """The sum of some model calls."""
+
+    calls: int
+    input_tokens: Annotated[int, Meta(description="Including tokens read from a cache.")]
+    output_tokens: Annotated[int, Meta(description="Including reasoning tokens.")]
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_usd: Annotated[float, Meta(description="Cost of the calls with a known price.")]
+    unpriced: Annotated[int, Meta(description="Calls without a known price.")]
+    estimated: Annotated[
+        int,
+        Meta(description="Calls whose tokens were estimated, because the provider reported none."),
+    ]
+
+
+class UsageGroup(UsageSum, kw_only=True):
+    """The sum of a group. The fields of its name depend on the grouping."""
+
+    day: Annotated[str, Meta(extra_json_schema={"format": "date"})] | UnsetType = UNSET
+    agent_id: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    session_key: str | UnsetType | None = UNSET
+    user_id: str | UnsetType = UNSET
+
+
+class UsageDocument(Document):
+    """The total and the groups."""
+
+    by: GroupBy
+    total: UsageSum
+    usage: list[UsageGroup]
+
+
+BUDGET_KINDS: Final = ("session", "agent", "user", "daily", "monthly")
+
+
+class BudgetDocument(Document, kw_only=True):
+    """A budget with a ceiling."""
+
+    kind: Annotated[str, Meta(extra_json_schema={"enum": [*BUDGET_KINDS]})]
+    scope: Annotated[str, Meta(description="Such as user:ada or daily.")]
+    period: Annotated[str | None, Meta(description="The day or month.")]
+    unit: BudgetUnit
+    ceiling: float
+    used: float
+    held: Annotated[float, Meta(description="Reserved by calls in progress.")]
+    left: float
+    resets_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None
+
+
 class SpendingViews:
     """Usage of one user, or of all users (None). The caller checks the permission."""
 
-    def __init__(self, storage: Store, limits: LimitSource) -> None:
+    def __init__(self, storage: Store, limits: Meter | Ceilings) -> None:
         self._usage = storage.usage
         self._budgets = storage.budgets
         self._limits = limits
 
-    async def usage(self, period: UsageQuery, by: GroupBy, *, max_rows: int) -> dict[str, Any]:
+    async def usage(self, period: UsageQuery, by: GroupBy, *, max_rows: int) -> UsageDocument:
         """Return the total usage, and the usage per group."""
         groups = await self._usage.totals_by(period, by, limit=max_rows)
-        return {
-            "by": by.value,
-            "total": _totals_json(await self._usage.total(period)),
-            "usage": [
-                {**dict(zip(_GROUP_FIELDS[by], each.name, strict=True)), **_totals_json(each)}
+        return UsageDocument(
+            by,
+            UsageSum(**_sums(await self._usage.total(period))),
+            [
+                UsageGroup(**dict(zip(_GROUP_FIELDS[by], each.name, strict=True)), **_sums(each))
                 for each in groups
             ],
-        }
+        )
 
-    async def budgets(self, user_id: str | None, *, max_rows: int) -> list[dict[str, Any]]:
+    async def budgets(self, user_id: str | None, *, max_rows: int) -> list[BudgetDocument]:
         """List the budgets that apply to a user. Day, month and agent budgets are global."""
-        documents: list[dict[str, Any]] = []
+        documents: list[BudgetDocument] = []
         for limit in self._limits.limits(time()):
             budgets = await self._budgets.status(limit, user_id=user_id, max_rows=max_rows)
-            documents += [_budget_json(budget, limit) for budget in budgets]
+            documents += [_budget_document(budget, limit) for budget in budgets]
         return documents
 
 
-def _totals_json(totals: UsageTotals) -> dict[str, Any]:
+def _sums(totals: UsageTotals) -> dict[str, Any]:
     return {
         "calls": totals.calls,
         "input_tokens": totals.input_tokens,
@@ -63,18 +126,18 @@ def _totals_json(totals: UsageTotals) -> dict[str, Any]:
     }
 
 
-def _budget_json(budget: Budget, limit: BudgetLimit) -> dict[str, Any]:
-    """The JSON form of a budget, with the configured ceiling, not that of the last call."""
+def _budget_document(budget: Budget, limit: BudgetLimit) -> BudgetDocument:
+    """The document of a budget, with the configured ceiling, not that of the last call."""
     number = limit.unit.to_number
     reset = resets_at(limit.period)
-    return {
-        "kind": kind_of(budget.scope),
-        "scope": budget.scope,
-        "period": limit.period if reset else None,
-        "unit": limit.unit.value,
-        "ceiling": number(limit.ceiling),
-        "used": number(budget.used),
-        "held": number(budget.reserved),
-        "left": number(max(0, limit.ceiling - budget.used - budget.reserved)),
-        "resets_at": reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
-    }
+    return BudgetDocument(
+        kind=kind_of(budget.scope),
+        scope=budget.scope,
+        period=limit.period if reset else None,
+        unit=limit.unit,
+        ceiling=number(limit.ceiling),
+        used=number(budget.used),
+        held=number(budget.reserved),
+        left=number(max(0, limit.ceiling - budget.used - budget.reserved)),
+        resets_at=reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
+    )

@@ -10,22 +10,23 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
 
 from dodona.agent.question import context_id
-from dodona.agent.views.documents import iso
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.conversation import Conversation, RunStatus
 from dodona.core.domain.conversations.conversation_tree import MessageLocation, TreeLink, TreeNode
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
+from dodona.core.json_document import Document, NextBefore, Timestamp
 from dodona.store import Store
 
 MAX_NODES: Final = 200  # per page
 MAX_LABEL_CHARS: Final = 80
 ROOT: Final = "root"  # the point before the first message; not allowed as a label
-VIEWS: Final = ("all", "path")
 
-View = Literal["all", "path"]
+TreeView = Literal["all", "path"]
 
 _LINKS_PER_PAGE: Final = 10_000
 _CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
@@ -41,6 +42,76 @@ class TreeOutline:
     links: tuple[TreeLink, ...]
 
 
+Head = Annotated[
+    str | None,
+    Meta(
+        description="The node that the next question continues; null is before the first message."
+    ),
+]
+
+
+class ConversationNode(Document, kw_only=True):
+    """A run as a node of the conversation tree."""
+
+    id: Annotated[int, Meta(description="The id of its run.")]
+    context_id: str
+    parent: Annotated[
+        str | None, Meta(description="The context_id of the parent; null at the root.")
+    ]
+    is_head: bool
+    on_path: Annotated[bool, Meta(description="Whether it is between the root and the head.")]
+    status: RunStatus
+    label: str | None
+    question: Annotated[str | None, Meta(description="The beginning of the question.")]
+    question_id: Annotated[str | None, Meta(description="The id of the message.")]
+    answer: Annotated[str | None, Meta(description="The beginning of the answer.")]
+    answer_id: Annotated[str | None, Meta(description="The id of the message.")]
+    children: Annotated[int, Meta(description="Number of direct children.")]
+    has_summary: Annotated[
+        bool, Meta(description="Whether a summary replaces it and all nodes before it.")
+    ]
+    tokens: int
+    created_at: Timestamp
+
+
+class ConversationTree(Document, kw_only=True):
+    """A page of nodes."""
+
+    project_id: str
+    status: ContextStatus
+    head: Head
+    nodes: list[ConversationNode]
+    next: NextBefore
+
+
+class TreeHead(Document, kw_only=True):
+    """The new head."""
+
+    project_id: str
+    head: Head
+    open_runs: Annotated[
+        list[int],
+        Meta(
+            description="Open runs. The active one becomes a branch; queued ones continue from "
+            "the head."
+        ),
+    ]
+
+
+class NodeLabel(Document):
+    """The label of a node."""
+
+    context_id: str
+    label: str | None
+
+
+class PrunedTree(Document):
+    """The number of deleted nodes, and the head."""
+
+    pruned: Annotated[int, Meta(description="Number of deleted nodes.")]
+    head: Head
+
+
 class TreeViews:
     """Conversation trees of all users; each call names the user."""
 
@@ -52,10 +123,10 @@ class TreeViews:
         user_id: str,
         project_id: str,
         *,
-        view: View = "all",
+        view: TreeView = "all",
         before: int | None = None,
         limit: int = 100,
-    ) -> dict[str, Any]:
+    ) -> ConversationTree:
         """Return a page of nodes: all, newest first, or the path from the head to the root.
 
         A path includes the first node of each branch off it.
@@ -66,16 +137,16 @@ class TreeViews:
         conversations = self._storage.conversations
         read_page = conversations.tree_path if view == "path" else conversations.tree_page
         page = await read_page(user_id, conversation.id, before=before, limit=limit)
-        return {
-            "project_id": project_id,
-            "status": context.status.value,
-            "head": _optional_context_id(page.head_id),
-            "nodes": [
-                node_json(node, head_id=page.head_id, on_path=node.id in page.on_path)
+        return ConversationTree(
+            project_id=project_id,
+            status=context.status,
+            head=_optional_context_id(page.head_id),
+            nodes=[
+                node_document(node, head_id=page.head_id, on_path=node.id in page.on_path)
                 for node in page.nodes
             ],
-            "next": page.next_before,
-        }
+            next=page.next_before,
+        )
 
     async def outline(self, user_id: str, project_id: str) -> TreeOutline:
         """Return the shape of the tree. It is read in pages, so recent changes may be missing."""
@@ -111,7 +182,7 @@ class TreeViews:
         name: str | None,
         *,
         expected: str | EllipsisType | None = ...,
-    ) -> dict[str, Any]:
+    ) -> TreeHead:
         """Move the head to a node (a context_id or a label), or to the root (None).
 
         The next question continues from there. `expected` is the head that the caller saw: if the
@@ -134,7 +205,7 @@ class TreeViews:
         message_id: str | None = None,
         name: str | None = None,
         label: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> TreeHead:
         """Move the head to a message or a node, and optionally label that node.
 
         For a user message, the head moves before its run, so that the question can be rephrased;
@@ -154,17 +225,17 @@ class TreeViews:
             conversation, expected=conversation.head_id, to=to, label=valid_label
         )
 
-    async def label(self, user_id: str, name: str, label: str | None) -> dict[str, Any]:
+    async def label(self, user_id: str, name: str, label: str | None) -> NodeLabel:
         """Set the label of a node; None removes it."""
         valid_label = None if label is None else validate_label(label)
         run_id = _parse_context_id(name)
         await self._storage.conversations.set_label(user_id, run_id, valid_label)
-        return {"context_id": context_id(run_id), "label": valid_label}
+        return NodeLabel(context_id(run_id), valid_label)
 
-    async def prune(self, user_id: str, name: str) -> dict[str, Any]:
+    async def prune(self, user_id: str, name: str) -> PrunedTree:
         """Delete a node and its descendants. If the head is among them, it moves to the parent."""
         result = await self._storage.conversations.prune(user_id, _parse_context_id(name))
-        return {"pruned": result.removed_count, "head": _optional_context_id(result.head_id)}
+        return PrunedTree(result.removed_count, _optional_context_id(result.head_id))
 
     async def _move_head(
         self,
@@ -173,7 +244,7 @@ class TreeViews:
         expected: int | None,
         to: int | None,
         label: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> TreeHead:
         has_moved = await self._storage.conversations.move_head(
             conversation.user_id, conversation.id, expected=expected, to=to, label=label
         )
@@ -185,11 +256,11 @@ class TreeViews:
         open_runs = await self._storage.runs.list_unfinished(
             conversation.user_id, conversation.project_id
         )
-        return {
-            "project_id": conversation.project_id,
-            "head": _optional_context_id(to),
-            "open_runs": open_runs,
-        }
+        return TreeHead(
+            project_id=conversation.project_id,
+            head=_optional_context_id(to),
+            open_runs=open_runs,
+        )
 
     async def _resolve_node(self, conversation: Conversation, name: str) -> int:
         if match := _CONTEXT_ID_PATTERN.fullmatch(name):
@@ -270,26 +341,26 @@ def validate_label(label: str) -> str:
     return text
 
 
-def node_json(node: TreeNode, *, head_id: int | None, on_path: bool) -> dict[str, Any]:
-    """Return the JSON form of a tree node."""
+def node_document(node: TreeNode, *, head_id: int | None, on_path: bool) -> ConversationNode:
+    """Return the document of a tree node."""
     question, answer = node.question, node.answer
-    return {
-        "id": node.id,
-        "context_id": context_id(node.id),
-        "parent": _optional_context_id(node.parent_id),
-        "is_head": node.id == head_id,
-        "on_path": on_path,
-        "status": node.status.value,
-        "label": node.label,
-        "question": question.text if question else None,
-        "question_id": str(question.message_id) if question else None,
-        "answer": answer.text if answer else None,
-        "answer_id": str(answer.message_id) if answer else None,
-        "children": node.child_count,
-        "has_summary": node.has_summary,
-        "tokens": node.tokens,
-        "created_at": iso(node.created_at),
-    }
+    return ConversationNode(
+        id=node.id,
+        context_id=context_id(node.id),
+        parent=_optional_context_id(node.parent_id),
+        is_head=node.id == head_id,
+        on_path=on_path,
+        status=node.status,
+        label=node.label,
+        question=question.text if question else None,
+        question_id=str(question.message_id) if question else None,
+        answer=answer.text if answer else None,
+        answer_id=str(answer.message_id) if answer else None,
+        children=node.child_count,
+        has_summary=node.has_summary,
+        tokens=node.tokens,
+        created_at=Timestamp(node.created_at),
+    )
 
 
 def _optional_context_id(run_id: int | None) -> str | None:

@@ -17,8 +17,8 @@ from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.errors import ConfigError, NotFound
 from dodona.core.ports.model import ChosenModel, Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
+from dodona.metering.prices import Price, Prices
 from dodona.models.catalogue.catalogue import model_facts
-from dodona.models.catalogue.prices import Price, Prices
 from dodona.models.counted import CountedModel
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import FallbackModel

@@ -21,7 +21,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
-from dodona.models.catalogue.prices import Prices
+from dodona.metering.prices import Prices
 from dodona.telemetry.metrics import Metrics
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from dodona import __version__
 from dodona.agent.run.engine import LocalEngine
 from dodona.app.models.selection import ModelChoice
-from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import StoreError
 from dodona.core.events import (
     RUN_BEGIN,
@@ -22,6 +21,7 @@ from dodona.core.events import (
     Event,
 )
 from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.state import BudgetStatus, GatewayStatus
 from dodona.notify.bus import Bus
 from dodona.store import Budget, Store
 from dodona.telemetry.metrics import OTHER_LABEL, Metrics
@@ -104,25 +104,26 @@ class ServerStatus:
         choice = self._model_choice()
         return {"provider": choice.provider, "model": choice.model}
 
-    async def snapshot(self) -> dict[str, Any]:
+    async def snapshot(self) -> GatewayStatus:
+        """Return the current activity."""
         now = time()
-        return {
-            "uptime_seconds": round(now - self._started_at, 1),
-            "runs": self._engine.active_run_count,
-            "lanes_waiting": await self._store.gauges.count_waiting_lanes(),
-            "streams": int(self._metrics.open_connections.total()),
-            "budgets": [
-                _budget_json(each) for each in await self._store.gauges.current_budgets(now)
+        return GatewayStatus(
+            uptime_seconds=round(now - self._started_at, 1),
+            runs=self._engine.active_run_count,
+            lanes_waiting=await self._store.gauges.count_waiting_lanes(),
+            streams=int(self._metrics.open_connections.total()),
+            budgets=[
+                _budget_status(each) for each in await self._store.gauges.current_budgets(now)
             ],
-        }
+        )
 
 
-def _budget_json(budget: Budget) -> dict[str, Any]:
-    scale = NANOS_PER_USD if budget.unit is BudgetUnit.USD else 1
-    return {
-        "scope": budget.scope,
-        "period": budget.period,
-        "unit": budget.unit.value,
-        "used": (budget.used + budget.reserved) / scale,
-        "ceiling": budget.ceiling / scale,
-    }
+def _budget_status(budget: Budget) -> BudgetStatus:
+    number = budget.unit.to_number
+    return BudgetStatus(
+        scope=budget.scope,
+        period=budget.period,
+        unit=budget.unit,
+        used=number(budget.used + budget.reserved),
+        ceiling=number(budget.ceiling),
+    )

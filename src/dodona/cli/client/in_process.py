@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from dodona.agent.api import AgentApi
 from dodona.agent.question import Question
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.json_document import to_builtins
+
+if TYPE_CHECKING:  # slow to import, and not needed with a gateway
+    from dodona.agent.api import AgentApi
 
 ChunkJson: TypeAlias = Mapping[str, Any]  # a chunk's body with its run_id and seq
 
@@ -47,7 +50,8 @@ class InProcessClient:
                 yield chunk.as_json()
 
     async def answer(self, question: Question) -> Mapping[str, Any]:
-        return (await self._oracle.answer(LOCAL_USER, await self._submit(question))).as_json()
+        answer = await self._oracle.answer(LOCAL_USER, await self._submit(question))
+        return to_builtins(answer)
 
     async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
         await self._approvals.decide(LOCAL_USER, run_id, call, approved=approved)
@@ -60,7 +64,7 @@ class InProcessClient:
 
     async def _submit(self, question: Question) -> int:
         self._run_id, self._cancel_requested = None, False
-        self._run_id = await self._oracle.ask(LOCAL_USER, question)
+        self._run_id = await self._oracle.submit(question.to_request(LOCAL_USER))
         if self._cancel_requested:
             await self._oracle.cancel(LOCAL_USER, self._run_id)
         return self._run_id

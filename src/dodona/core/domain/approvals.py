@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from dodona.core.json_document import Document, Timestamp
 
 
 class Decision(Enum):
@@ -29,12 +33,20 @@ class NewApproval:
     expires_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval(NewApproval):
-    """A stored request and its decision; `decided_at` and `decided_by` are None while pending."""
+class Approval(Document, kw_only=True):
+    """A request for approval and its decision."""
 
-    asked_at: float
+    run_id: int
+    call_id: Annotated[str, Meta(description="The id of the tool call.")] = field(name="call")
+    tool: str
+    arguments: Annotated[
+        Mapping[str, Any],
+        Meta(description="The arguments from the model; long values are shortened."),
+    ]
+    reason: Annotated[str, Meta(description="Why the call needs approval.")]
+    asked_at: Timestamp
+    expires_at: Timestamp
     decision: Decision
-    decided_at: float | None
+    decided_at: Timestamp | None
     decided_by: str | None
-    note: str = ""  # the person's comment
+    note: Annotated[str, Meta(description="The comment of the person who decided.")] = ""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Final
 
 from dodona.core.ports.model import Usage
-
-T = TypeVar("T")
-# A function that runs in a transaction; only the store knows the type of the transaction.
-StoreOperation: TypeAlias = Callable[[Any], T]
 
 NANOS_PER_USD: Final = 1_000_000_000
 ALL_TIME: Final = "-"  # the period of a budget that never resets
@@ -96,21 +91,30 @@ class TokenRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallPlan:
-    """A call that is about to be made: user, agent, model and maximum size.
+class BillingScope:
+    """Who pays for model calls: user, agent and session.
 
-    Outside a run it has an `owner`, the process that makes the call: its reservation is settled
-    if that process dies.
-
-    `at` is in seconds since 1970 and selects the day and the month that are charged. `fallbacks`
-    are the other models that may answer, each as (provider, model).
+    Calls within a run have its `run_id` and `attempt`. Calls outside of runs have an `owner`, the
+    process that makes them: their reservations are settled if that process dies.
     """
 
     user_id: str
     agent_id: str
     session_key: str | None
-    run_id: int | None
-    attempt: int
+    run_id: int | None = None
+    attempt: int = 0
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPlan:
+    """A call that is about to be made: its model and its maximum size. `scope` pays for it.
+
+    `at` is in seconds since 1970 and selects the day and the month that are charged. `fallbacks`
+    are the other models that may answer, each as (provider, model).
+    """
+
+    scope: BillingScope
     step_key: str
     provider: str
     model: str
@@ -118,7 +122,6 @@ class CallPlan:
     max_output_tokens: int
     at: float
     fallbacks: tuple[tuple[str, str], ...] = ()
-    owner: str | None = None
 
     @property
     def models(self) -> tuple[tuple[str, str], ...]:
@@ -133,26 +136,6 @@ class ModelUsage:
     provider: str
     model: str
     usage: Usage
-
-
-class LimitSource(Protocol):
-    def limits(self, at: float) -> tuple[BudgetLimit, ...]:
-        """Return the limits that apply at a time."""
-        ...
-
-
-class Meter(LimitSource, Protocol):
-    """Meters every model call: reserves before the call, settles and records after it."""
-
-    def reserve(self, plan: CallPlan) -> StoreOperation[Reservation]:
-        """Reserve the most that a call can use, or raise BudgetExceeded."""
-        ...
-
-    def settle(
-        self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
-    ) -> StoreOperation[bool]:
-        """Replace the reservation with the actual usage, and record it."""
-        ...
 
 
 def has_no_usage(usage: Usage) -> bool:

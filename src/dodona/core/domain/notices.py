@@ -7,10 +7,11 @@ that it has not delivered yet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+import msgspec
 
 from dodona.core.events import Event, Severity
 
@@ -35,30 +36,16 @@ class DeferUntil(Enum):
     SESSION = "session"  # the next run
 
 
-@dataclass(frozen=True, slots=True)
-class Deferral:
+class Deferral(msgspec.Struct, frozen=True):
     """When a notice is due. Only the field that `until` names is set."""
 
-    until: DeferUntil
+    until: DeferUntil = msgspec.field(name="moment")  # its name in HTTP bodies
     at: float | None = None
     tool: str = ""
     condition: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "moment": self.until.value,
-            "at": self.at,
-            "tool": self.tool,
-            "condition": self.condition,
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Deferral:
-        return cls(DeferUntil(data["moment"]), data["at"], data["tool"], data["condition"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """A text that is delivered once: `text` to the model, `user_text` to people.
 
     `events` are the ids of the events that it reports. A persistent notice is stored with the
@@ -72,95 +59,13 @@ class Notice:
     text: str
     user_text: str
     system_type: str
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = {}
     is_persistent: bool = True
     events: tuple[str, ...] = ()
     stored_ids: tuple[int, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "subscriber": self.subscriber,
-            "event_type": self.event_type,
-            "severity": self.severity.value,
-            "point": self.point.value,
-            "text": self.text,
-            "shown": self.user_text,
-            "system_type": self.system_type,
-            "metadata": dict(self.metadata),
-            "is_kept": self.is_persistent,
-            "events": list(self.events),
-            "stored": list(self.stored_ids),
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Notice:
-        return cls(
-            subscriber=data["subscriber"],
-            event_type=data["event_type"],
-            severity=Severity(data["severity"]),
-            point=InjectionPoint(data["point"]),
-            text=data["text"],
-            user_text=data["shown"],
-            system_type=data["system_type"],
-            metadata=data["metadata"],
-            is_persistent=data["is_kept"],
-            events=tuple(data["events"]),
-            stored_ids=tuple(data["stored"]),
-        )
-
-
-class Inbox(Protocol):
-    """The undelivered notices of one run. No method blocks or raises."""
-
-    def receive(self, event: Event) -> None:
-        """Pass an event to its subscribers, which create a notice or add to one."""
-        ...
-
-    def schedule(self, notices: Iterable[StoredNotice]) -> None:
-        """Also deliver these notices, each when it is due, as if its event happened then."""
-        ...
-
-    def has_notices(self, *points: InjectionPoint) -> bool:
-        """Whether a notice waits for one of these points. It may not be due yet."""
-        ...
-
-    def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
-        """Remove and return the notices that are due at these points, most urgent first.
-
-        A batch is due when its window has passed or when it is full; with `is_last` always.
-        """
-        ...
-
-    def as_json(self) -> Sequence[Any]:
-        """Return all undelivered notices, in the format of `restore`."""
-        ...
-
-    def restore(self, state: Sequence[Any]) -> None:
-        """Replace the content of the inbox."""
-        ...
-
-
-class Subscribers(Protocol):
-    """The currently loaded subscribers."""
-
-    def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
-        """Create an inbox for a user's overrides; core subscribers cannot be disabled.
-
-        Later changes to the two collections take effect in the inbox.
-        """
-        ...
-
-    def list(self) -> Sequence[Mapping[str, Any]]:
-        """List them, each with id, name, description, events, core, enabled (by default), file."""
-        ...
-
-    def problems(self) -> Sequence[str]:
-        """Return the problems of files that could not be loaded."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewNotice:
+class NewNotice(msgspec.Struct, frozen=True, kw_only=True):
     """An event to deliver later, or in another session. The same `key` is stored once."""
 
     user_id: str
@@ -171,8 +76,7 @@ class NewNotice:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredNotice:
+class StoredNotice(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     project_id: str
     event: Event
@@ -180,29 +84,3 @@ class StoredNotice:
     run_id: int | None
     created_at: float
     delivered_at: float | None
-
-
-def to_deferred_event(stored: StoredNotice) -> Event:
-    """Return the event of a stored notice, marked as deferred, as a run receives it."""
-    due = {"id": stored.id, "due": stored.due.as_json(), "created_at": stored.created_at}
-    return replace(stored.event, payload={**stored.event.payload, "deferred": due})
-
-
-def to_stored_notice(event: Event, due: Mapping[str, Any], project_id: str) -> StoredNotice:
-    """Return the stored notice of an event that `to_deferred_event` built."""
-    payload = {name: value for name, value in event.payload.items() if name != "deferred"}
-    return StoredNotice(
-        id=due["id"],
-        project_id=project_id,
-        event=replace(event, payload=payload),
-        due=Deferral.from_json(due["due"]),
-        run_id=payload.get("run_id"),
-        created_at=due["created_at"],
-        delivered_at=None,
-    )
-
-
-class NoticeLog(Protocol):
-    """Notices that outlive runs, as tools see them."""
-
-    async def put(self, notice: NewNotice) -> StoredNotice: ...

@@ -6,11 +6,11 @@ microseconds and cannot harm the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from dodona.core.events import Event, Severity
+from dodona.core.events import Severity
 
 # Hook points by their names in rules; each stands for an event type.
 HOOKS: Mapping[str, str] = {
@@ -108,42 +108,3 @@ class RuleOverrides:
     parameters: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict[str, Mapping[str, Any]]
     )
-
-
-class RuleEngine(Protocol):
-    """The currently loaded rules. No method blocks; a failing rule is logged."""
-
-    def listens_to(self, event_type: str) -> bool:
-        """Whether any rule listens to this event type. Checked before a context is built."""
-        ...
-
-    def evaluate(
-        self,
-        event: Event,
-        context: Mapping[str, Any],
-        *,
-        overrides: RuleOverrides,
-        state: Mapping[str, Mapping[str, Any]],
-        fired_rules: frozenset[str] = frozenset(),
-    ) -> Sequence[RuleAction]:
-        """Return the actions of the rules that fire, most urgent first.
-
-        `context` has turn, history, user, project, event and result; `state` is by pack.
-        `fired_rules` fired earlier in this run: a rule that fires once per run is skipped.
-        """
-        ...
-
-    def list(self) -> Sequence[Mapping[str, Any]]:
-        """List the rules, each with id, pack, description, trigger, condition, action, priority,
-        enabled (by default), core, once, file, and parameters as
-        {name: {type, default, min, max, description}}.
-        """
-        ...
-
-    def problems(self) -> Sequence[str]:
-        """Return the problems of files that could not be loaded."""
-        ...
-
-    def check_parameters(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
-        """Raise NotFound for an unknown rule, BadRequest for invalid parameters."""
-        ...

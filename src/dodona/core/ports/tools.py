@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+import msgspec
+
+from dodona.core.domain.notices import StoredNotice
 from dodona.core.events import Event
 from dodona.core.messages import Origin, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
@@ -27,8 +30,7 @@ class SourceKind(Enum):
     WEB = "web"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReference:
+class SourceReference(msgspec.Struct, frozen=True):
     """Where a result of a tool was found; `lines` is like 3–9.
 
     `path` is the citation in an answer: the path of a note or file, `thread:12#34` for an entry, or
@@ -41,28 +43,6 @@ class SourceReference:
     excerpt: str = ""
     kind: SourceKind = SourceKind.NOTE
     version: str = ""
-
-    def as_json(self) -> dict[str, str]:
-        return {
-            "path": self.path,
-            "title": self.title,
-            "lines": self.lines,
-            "excerpt": self.excerpt,
-            "kind": self.kind.value,
-            "version": self.version,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, str]) -> SourceReference:
-        """Rebuild a reference from `as_json`, including old ones without kind and version."""
-        return cls(
-            data["path"],
-            data.get("title", ""),
-            data.get("lines", ""),
-            data.get("excerpt", ""),
-            SourceKind(data.get("kind", "note")),
-            data.get("version", ""),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +65,8 @@ class ToolOutput:
     """The result of a tool: text for the model, and sources for the user.
 
     `entry_count` is the number of items in a list or log, `scores` are those of search hits, best
-    first: they decide whether the result is summarised. `events` are emitted in the run.
+    first: they decide whether the result is summarised. `events` are emitted in the run; `notices`
+    are delivered in it when they are due.
     """
 
     text: str
@@ -93,6 +74,7 @@ class ToolOutput:
     entry_count: int = 0
     scores: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
+    notices: tuple[StoredNotice, ...] = ()
 
 
 class Tool(Protocol):
@@ -137,15 +119,12 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResult:
-    """The result of a tool call, its arguments and its duration."""
+    """The result of a tool call, its arguments and its duration; `output` is empty on failure."""
 
     result: ToolResult
     duration_ms: int
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    sources: tuple[SourceReference, ...] = ()
-    entry_count: int = 0
-    scores: tuple[float, ...] = ()
-    events: tuple[Event, ...] = ()
+    output: ToolOutput = ToolOutput("")
     timed_out: bool = False
 
 

@@ -11,9 +11,12 @@ or had effects must not be repeated automatically: the header x-should-retry pre
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from dodona.core.errors import BadRequest, DodonaError, NotFound, ProviderError, ProviderErrorKind
+from msgspec import Meta
+
+from dodona.core.errors import DodonaError, NotFound, ProviderError, ProviderErrorKind
+from dodona.core.json_document import Document
 
 PATH_PREFIX: Final = "/v1/"
 
@@ -32,19 +35,11 @@ _PROVIDER_STATUSES: Final = {
 }
 
 
-class InvalidParameter(BadRequest):
-    """A field of the request is invalid. `param` is its path, such as `messages[2].content`."""
-
-    def __init__(self, message: str, *, param: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.param = param
-
-
 class UnknownModel(NotFound):
     """The request names a model that does not exist."""
 
     code = "model_not_found"
-    param = "model"
+    field = "model"
 
 
 class AnswerRestarted(DodonaError):
@@ -54,6 +49,21 @@ class AnswerRestarted(DodonaError):
     http_status = 502
 
 
+class V1ErrorBody(Document, kw_only=True):
+    """An error in OpenAI's format."""
+
+    message: Annotated[str, Meta(description="The problem, and how to fix it.")]
+    type: str
+    param: Annotated[str | None, Meta(description="The invalid field.")]
+    code: Annotated[str, Meta(description="A stable, machine-readable code.")]
+
+
+class V1Error(Document):
+    """An error."""
+
+    error: V1ErrorBody
+
+
 def is_openai_path(path: str) -> bool:
     """Whether errors at this path use OpenAI's format."""
     return path.startswith(PATH_PREFIX)
@@ -61,7 +71,7 @@ def is_openai_path(path: str) -> bool:
 
 def error_schema_at(path: str) -> str:
     """Return the name of the schema of errors at this path."""
-    return "V1Error" if is_openai_path(path) else "Error"
+    return "V1Error" if is_openai_path(path) else "ErrorDocument"
 
 
 def status_of(error: DodonaError) -> int:
@@ -85,7 +95,7 @@ def as_openai(error: DodonaError) -> dict[str, Any]:
         "error": {
             "message": " ".join(_format_problem(problem) for problem in problems),
             "type": _ERROR_TYPES.get(status, default_type),
-            "param": getattr(problems[0], "param", None),
+            "param": getattr(problems[0], "field", None),
             "code": _error_code(error),
         }
     }

@@ -17,11 +17,10 @@ from dodona.gateway.state import GatewayState
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """`params` are the operation's parameters; one that is missing has its default."""
+    """The request of a handler, which receives parameters and body as arguments."""
 
     http_request: Request
     state: GatewayState
-    params: Mapping[str, Any]
 
     @property
     def api(self) -> AgentApi:

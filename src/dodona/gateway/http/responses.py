@@ -14,10 +14,12 @@ from starlette.types import Receive, Scope, Send
 from dodona.core.errors import (
     BudgetExceeded,
     DodonaError,
+    ErrorBody,
     ProviderError,
     Unauthorized,
     as_json,
 )
+from dodona.core.json_document import Document
 from dodona.gateway.errors import MethodNotAllowed, TooManyRequests
 from dodona.gateway.http import openai_errors
 from dodona.net.redactor import Redactor
@@ -45,6 +47,12 @@ def json_response(
 def error_response(error: DodonaError, redactor: Redactor | None = None) -> ErrorResponse:
     """Return the response for an error: under /v1 in OpenAI's format, elsewhere in ours."""
     return ErrorResponse(error, redactor)
+
+
+class ErrorDocument(Document):
+    """An error."""
+
+    error: ErrorBody
 
 
 class ErrorResponse(Response):

@@ -18,7 +18,6 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
-    metrics,
     notifications,
     oracle,
     page,
@@ -26,7 +25,6 @@ from dodona.gateway.routes import (
     rules,
     runs,
     sessions,
-    settings,
     threads,
     tree,
     usage,
@@ -35,26 +33,13 @@ from dodona.gateway.routes import (
 )
 from dodona.gateway.state import GatewayState
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    *oracle.OPERATIONS,
-    *tree.OPERATIONS,
-    *runs.OPERATIONS,
-    *approvals.OPERATIONS,
-    *sessions.OPERATIONS,
-    *settings.OPERATIONS,
-    *projects.OPERATIONS,
-    *vault.OPERATIONS,
-    *threads.OPERATIONS,
-    *code.OPERATIONS,
-    *notifications.OPERATIONS,
-    *rules.OPERATIONS,
-    *usage.OPERATIONS,
-    *events.OPERATIONS,
-    *v1.OPERATIONS,
-    *audit.OPERATIONS,
-    *metrics.OPERATIONS,
-    *health.OPERATIONS,
-    *page.OPERATIONS,
+_MODULES: Final = (
+    *(oracle, tree, runs, approvals, sessions, projects, vault, threads, code),
+    *(notifications, rules, usage, events, v1, audit, health, page),
+)
+
+OPERATIONS: Final[tuple[Operation, ...]] = tuple(
+    operation for module in _MODULES for operation in module.routes.operations
 )
 
 

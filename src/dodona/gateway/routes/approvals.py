@@ -2,122 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Final
 
-from starlette.responses import Response
+from msgspec import Meta
 
-from dodona.core.domain.approvals import Decision
-from dodona.core.errors import BadRequest
-from dodona.gateway.http.json_schema import (
-    Schema,
-    array,
-    boolean,
-    date_time,
-    enum,
-    integer,
-    nullable,
-    object_,
-    ref,
-    request_object,
-    response_object,
-    string,
-)
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import RequestParameter
+from dodona.core.domain.approvals import Approval
+from dodona.core.json_document import Document, RequestDocument
+from dodona.gateway.http.operation import Routes
+from dodona.gateway.http.parameter import RunId, text
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
 
 MAX_NOTE_LENGTH: Final = 2_000
-_MAX_INTEGER: Final = 10**18 - 1
+
+routes = Routes()
 
 
-async def list_pending(request: ApiRequest) -> Response:
-    """List the pending approvals of the caller."""
-    return json_response({"approvals": await request.api.approvals.pending(request.user_id)})
+class ApprovalList(Document):
+    """The pending approvals, oldest first."""
+
+    approvals: list[Approval]
 
 
-async def decide(request: ApiRequest) -> Response:
+class ApprovalDecision(RequestDocument):
+    """A decision about a tool call."""
+
+    approved: Annotated[bool, Meta(description="Whether to make the call.")]
+    note: Annotated[
+        str,
+        Meta(max_length=MAX_NOTE_LENGTH, description="A note for the model about a denied call."),
+    ] = ""
+
+
+@routes.get("/api/approvals")
+async def list_approvals(request: ApiRequest) -> ApprovalList:
+    """List the tool calls that need your approval, oldest first."""
+    return ApprovalList(await request.api.approvals.pending(request.user_id))
+
+
+@routes.post("/api/runs/{run_id}/approvals/{call}", errors=(404, 409))
+async def decide_approval(
+    request: ApiRequest,
+    run_id: RunId,
+    call: Annotated[str, text("The id of the tool call.")],
+    body: ApprovalDecision,
+) -> Approval:
     """Approve or deny a tool call."""
-    approved, note = _read_decision(await request.json())
-    approval = await request.api.approvals.decide(
-        request.user_id,
-        request.params["run_id"],
-        request.params["call"],
-        approved=approved,
-        note=note,
+    return await request.api.approvals.decide(
+        request.user_id, run_id, call, approved=body.approved, note=body.note
     )
-    return json_response(approval)
-
-
-def _read_decision(body: dict[str, Any]) -> tuple[bool, str]:
-    approved, note = body.get("approved"), body.get("note", "")
-    errors = [BadRequest(f"there is no field {n!r:.80}.") for n in body if n not in _FIELDS]
-    if not isinstance(approved, bool):
-        errors.append(BadRequest("approved must be true or false."))
-    if not isinstance(note, str) or len(note) > MAX_NOTE_LENGTH:
-        errors.append(
-            BadRequest(f"note must be a string of at most {MAX_NOTE_LENGTH:,} characters.")
-        )
-    if errors:
-        raise BadRequest.combine(errors)
-    assert isinstance(approved, bool)
-    return approved, note
-
-
-_FIELDS: Final = {
-    "approved": boolean("Whether to make the call."),
-    "note": string(
-        "A note for the model about a denied call.", maxLength=MAX_NOTE_LENGTH, default=""
-    ),
-}
-
-SCHEMAS: Final[dict[str, Schema]] = {
-    "Approval": response_object(
-        {
-            "run_id": integer(),
-            "call": string("The id of the tool call."),
-            "tool": string(),
-            "arguments": object_("The arguments from the model; long values are shortened."),
-            "reason": string("Why the call needs approval."),
-            "asked_at": date_time(),
-            "expires_at": date_time(),
-            "decision": enum(*(each.value for each in Decision)),
-            "decided_at": nullable(date_time()),
-            "decided_by": nullable(string()),
-            "note": string(),
-        }
-    ),
-    "ApprovalList": response_object({"approvals": array(ref("Approval"))}),
-    "ApprovalDecision": request_object(_FIELDS, required=("approved",)),
-}
-
-OPERATIONS: Final = (
-    Operation(
-        method="GET",
-        path="/api/approvals",
-        operation_id="listApprovals",
-        summary="List the tool calls that need your approval, oldest first.",
-        handler=list_pending,
-        responses={200: ResponseSpec("The pending approvals.", "ApprovalList")},
-        error_statuses=(400, 503),
-    ),
-    Operation(
-        method="POST",
-        path="/api/runs/{run_id}/approvals/{call}",
-        operation_id="decideApproval",
-        summary="Approve or deny a tool call.",
-        handler=decide,
-        parameters=(
-            RequestParameter(
-                name="run_id",
-                description="The id of the run.",
-                location="path",
-                bounds=(0, _MAX_INTEGER),
-            ),
-            RequestParameter(name="call", description="The id of the tool call.", location="path"),
-        ),
-        body_schema="ApprovalDecision",
-        responses={200: ResponseSpec("The approval with the decision.", "Approval")},
-        error_statuses=(400, 404, 408, 409, 413, 415, 503),
-    ),
-)

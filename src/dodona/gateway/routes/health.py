@@ -1,62 +1,74 @@
-"""Health, readiness, and the OpenAPI document."""
+"""Health, readiness, metrics and status of the gateway, and the OpenAPI document."""
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 from starlette.responses import Response
 
 import dodona
+from dodona.core.json_document import Document
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.operation import ResponseSpec, Routes, document_response
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
+from dodona.gateway.state import GatewayStatus
+from dodona.telemetry.metrics import CONTENT_TYPE
+
+routes = Routes()
 
 
-async def get_health(_request: ApiRequest) -> Response:
-    """Report that the process is alive."""
-    return json_response({"status": "ok", "name": "dodona", "version": dodona.__version__})
+class Health(Document):
+    """The process is alive."""
+
+    status: Literal["ok"]
+    name: str
+    version: str
 
 
-async def get_readiness(request: ApiRequest) -> Response:
-    """Report 503 during shutdown, so that load balancers stop sending requests here."""
+class Readiness(Document):
+    """The gateway is ready."""
+
+    status: Literal["ready"]
+
+
+@routes.get("/healthz", is_public=True)
+async def is_alive(_request: ApiRequest) -> Health:
+    """Check that the process is alive."""
+    return Health("ok", "dodona", dodona.__version__)
+
+
+@routes.get("/readyz", responses={200: document_response(Readiness)}, scope="")
+async def is_ready(request: ApiRequest) -> Response:
+    """Check that the gateway can answer questions.
+
+    During shutdown it cannot, so that load balancers stop sending requests here.
+    """
     if request.state.shutdown.has_started:
         raise ShuttingDown("Dodona is shutting down.")
     return json_response({"status": "ready", **await request.state.check_readiness()})
 
 
-async def openapi(request: ApiRequest) -> Response:
-    """Return the OpenAPI document."""
+@routes.get(
+    "/api/openapi.json",
+    responses={200: ResponseSpec("The OpenAPI document.", dict[str, Any])},
+    scope="",
+)
+async def describe(request: ApiRequest) -> Response:
+    """Retrieve this document (OpenAPI 3.1)."""
     return json_response(request.http_request.app.state.openapi)
 
 
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/healthz",
-        operation_id="isAlive",
-        summary="Check that the process is alive.",
-        handler=get_health,
-        responses={200: ResponseSpec("The process is alive.", "Health")},
-        error_statuses=(400,),
-        is_public=True,
-    ),
-    Operation(
-        method="GET",
-        path="/readyz",
-        operation_id="isReady",
-        summary="Check that the gateway can answer questions.",
-        handler=get_readiness,
-        responses={200: ResponseSpec("The gateway is ready.", "Readiness")},
-        error_statuses=(400, 503),
-        scope="",
-    ),
-    Operation(
-        method="GET",
-        path="/api/openapi.json",
-        operation_id="describe",
-        summary="Retrieve this document (OpenAPI 3.1).",
-        handler=openapi,
-        responses={200: ResponseSpec("The OpenAPI document.", "Description")},
-        error_statuses=(400,),
-        scope="",
-    ),
+@routes.get(
+    "/metrics", responses={200: ResponseSpec("The metrics.", str, "text/plain")}, scope="admin"
 )
+async def read_metrics(request: ApiRequest) -> Response:
+    """Retrieve the metrics in the Prometheus text format."""
+    content = await request.state.metrics.render()
+    return Response(content, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
+
+
+@routes.get("/api/status", scope="admin")
+async def read_status(request: ApiRequest) -> GatewayStatus:
+    """Retrieve the current activity of the gateway."""
+    return await request.state.get_status()

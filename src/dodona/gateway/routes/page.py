@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from starlette.responses import Response
 
 from dodona.core.errors import NotFound
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import RequestParameter
+from dodona.gateway.http.operation import ResponseSpec, Routes
+from dodona.gateway.http.parameter import text
 from dodona.gateway.http.request import ApiRequest
 
 PAGE_FOLDER: Final = Path(__file__).parent.parent / "page"
@@ -26,49 +26,35 @@ _MEDIA_TYPES: Final = {
     "icon.svg": "image/svg+xml",
 }
 
+routes = Routes()
 
-async def get_index(_request: ApiRequest) -> Response:
-    """Return the web page."""
+
+@routes.get("/", responses={200: ResponseSpec("The page.", str, "text/html")}, scope="")
+async def open_page(_request: ApiRequest) -> Response:
+    """Retrieve the web page."""
     return await _file_response("index.html")
 
 
-async def get_file(request: ApiRequest) -> Response:
-    """Return a file of the web page."""
-    return await _file_response(request.params["file"])
+@routes.get(
+    "/page/{file}",
+    responses={200: ResponseSpec("The file.", str, "text/javascript")},
+    errors=(404,),
+    scope="",
+)
+async def load_page_file(
+    _request: ApiRequest, file: Annotated[str, text("The file name.")]
+) -> Response:
+    """Retrieve a file of the web page."""
+    return await _file_response(file)
 
 
 async def _file_response(name: str) -> Response:
     if name not in _MEDIA_TYPES:
         raise NotFound(f"the page has no file {name!r:.80}.")
-    text = await asyncio.to_thread(_read_file, name)
-    return Response(text, media_type=_MEDIA_TYPES[name], headers={"cache-control": "no-cache"})
+    content = await asyncio.to_thread(_read_file, name)
+    return Response(content, media_type=_MEDIA_TYPES[name], headers={"cache-control": "no-cache"})
 
 
 @cache
 def _read_file(name: str) -> bytes:
     return (PAGE_FOLDER / name).read_bytes()
-
-
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/",
-        operation_id="openPage",
-        summary="Retrieve the web page.",
-        handler=get_index,
-        responses={200: ResponseSpec("The page.", "Text", "text/html")},
-        error_statuses=(400,),
-        scope="",
-    ),
-    Operation(
-        method="GET",
-        path="/page/{file}",
-        operation_id="loadPageFile",
-        summary="Retrieve a file of the web page.",
-        handler=get_file,
-        parameters=(RequestParameter(name="file", description="The file name.", location="path"),),
-        responses={200: ResponseSpec("The file.", "Text", "text/javascript")},
-        error_statuses=(400, 404),
-        scope="",
-    ),
-)

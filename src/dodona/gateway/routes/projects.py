@@ -1,102 +1,86 @@
-"""Projects: the folders of a user's notes and code."""
+"""Projects, the folders of a user's notes and code; and a user's settings, models and limits."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, TypeAlias
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
+from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
 from dodona.core.errors import AccessDenied
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import RequestParameter
+from dodona.core.json_document import Document
+from dodona.gateway.http.operation import Routes, document_response
+from dodona.gateway.http.parameter import text
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 from dodona.gateway.security.auth import audit_rejection
 
+routes = Routes()
 
-async def list_projects(request: ApiRequest) -> Response:
-    """List the projects of the caller."""
-    return json_response({"projects": await request.api.projects.list(request.user_id)})
+ProjectName: TypeAlias = Annotated[str, text("The id of the project.")]
 
 
-async def create_project(request: ApiRequest) -> Response:
-    """Create a project."""
-    project = await request.api.projects.create(request.user_id, await _read_values(request))
-    location = f"/api/projects/{quote(project['id'], safe='')}"
+class ProjectList(Document):
+    """The projects."""
+
+    projects: list[ProjectDocument]
+
+
+@routes.get("/api/projects")
+async def list_projects(request: ApiRequest) -> ProjectList:
+    """List your projects."""
+    return ProjectList(await request.api.projects.list(request.user_id))
+
+
+@routes.post("/api/projects", responses={201: document_response(ProjectDocument)}, errors=(404,))
+async def create_project(request: ApiRequest, body: NewProject) -> Response:
+    """Create a project. Setting folders needs scope admin."""
+    _authorize_folders(request, body)
+    project = await request.api.projects.create(request.user_id, body)
+    location = f"/api/projects/{quote(project.id, safe='')}"
     return json_response(project, status=201, headers={"location": location})
 
 
-async def get_project(request: ApiRequest) -> Response:
-    """Return a project."""
-    return json_response(
-        await request.api.projects.get(request.user_id, request.params["project_id"])
-    )
+@routes.get("/api/projects/{project_id}", errors=(404,))
+async def show_project(request: ApiRequest, project_id: ProjectName) -> ProjectDocument:
+    """Retrieve a project."""
+    return await request.api.projects.get(request.user_id, project_id)
 
 
-async def change_project(request: ApiRequest) -> Response:
-    """Change a project."""
-    project_id, values = request.params["project_id"], await _read_values(request)
-    return json_response(await request.api.projects.change(request.user_id, project_id, values))
+@routes.patch("/api/projects/{project_id}", errors=(404,))
+async def change_project(
+    request: ApiRequest, project_id: ProjectName, body: ProjectChange
+) -> ProjectDocument:
+    """Update a project. Setting folders needs scope admin."""
+    _authorize_folders(request, body)
+    return await request.api.projects.change(request.user_id, project_id, body)
 
 
-async def _read_values(request: ApiRequest) -> dict[str, Any]:
-    """Return the values to set. Folders of this machine need scope admin."""
-    values = await request.json()
-    if any(values.get(name) for name in _FOLDER_FIELDS):
+def _authorize_folders(request: ApiRequest, body: ProjectChange) -> None:
+    """Require scope admin to set folders of this machine."""
+    if body.vault_path or body.code_paths:
         try:
             request.caller.require_scope("admin")
         except AccessDenied as error:
             audit_rejection(request.state, request.http_request.scope, error, request.caller)
             raise
-    return values
 
 
-_FOLDER_FIELDS: Final = ("vault_path", "code_paths")
-_PROJECT = RequestParameter(
-    name="project_id", description="The id of the project.", location="path"
-)
-_WRITE_ERRORS = (400, 404, 408, 413, 415, 503)
+@routes.get("/api/settings")
+async def get_settings(request: ApiRequest) -> ModelSettings:
+    """Retrieve your settings."""
+    return await request.api.settings.get(request.user_id)
 
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/projects",
-        operation_id="listProjects",
-        summary="List your projects.",
-        handler=list_projects,
-        responses={200: ResponseSpec("The projects.", "ProjectList")},
-        error_statuses=(400, 503),
-    ),
-    Operation(
-        method="POST",
-        path="/api/projects",
-        operation_id="createProject",
-        summary="Create a project. Setting folders needs scope admin.",
-        handler=create_project,
-        body_schema="NewProject",
-        responses={201: ResponseSpec("The project.", "Project")},
-        error_statuses=_WRITE_ERRORS,
-    ),
-    Operation(
-        method="GET",
-        path="/api/projects/{project_id}",
-        operation_id="showProject",
-        summary="Retrieve a project.",
-        handler=get_project,
-        parameters=(_PROJECT,),
-        responses={200: ResponseSpec("The project.", "Project")},
-        error_statuses=(400, 404, 503),
-    ),
-    Operation(
-        method="PATCH",
-        path="/api/projects/{project_id}",
-        operation_id="changeProject",
-        summary="Update a project. Setting folders needs scope admin.",
-        handler=change_project,
-        parameters=(_PROJECT,),
-        body_schema="ProjectChange",
-        responses={200: ResponseSpec("The project.", "Project")},
-        error_statuses=_WRITE_ERRORS,
-    ),
-)
+
+@routes.patch("/api/settings")
+async def change_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Update some settings."""
+    return await request.api.settings.change(request.user_id, body)
+
+
+@routes.put("/api/settings")
+async def replace_settings(request: ApiRequest, body: SettingsChange) -> ModelSettings:
+    """Replace all settings. Missing ones get their defaults."""
+    return await request.api.settings.replace(request.user_id, body)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
 
 from dodona.core.domain.budgets import TokenRecord
+from dodona.core.json_document import Document
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import FinishReason, Usage
 from dodona.gateway.http.responses import encode_json
+from dodona.gateway.v1.messages import V1FunctionCall, V1ToolCall
 
 DONE_EVENT: Final = b"data: [DONE]\n\n"
 
-Delta: TypeAlias = dict[str, Any]
+Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 
-FINISH_REASONS: Final[Mapping[str, str]] = {
+FINISH_REASONS: Final[Mapping[str, Finish]] = {
     FinishReason.STOP.value: "stop",
     FinishReason.LENGTH.value: "length",
     FinishReason.TOOL_CALLS.value: "tool_calls",
@@ -25,111 +29,187 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class V1InputDetails(Document):
+    """Details of the input tokens."""
+
+    cached_tokens: int
+
+
+class V1OutputDetails(Document):
+    """Details of the output tokens."""
+
+    reasoning_tokens: int
+
+
+class V1Usage(Document, kw_only=True):
+    """The tokens that a completion used."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: V1InputDetails
+    completion_tokens_details: V1OutputDetails
+
+    @classmethod
+    def total(cls, calls: Iterable[TokenRecord | Usage]) -> V1Usage:
+        """Return the total usage of several model calls."""
+        items = list(calls)
+        input_tokens = sum(item.input_tokens for item in items)
+        output_tokens = sum(item.output_tokens for item in items)
+        return cls(
+            prompt_tokens=input_tokens,
+            completion_tokens=output_tokens,
+            total_tokens=input_tokens + output_tokens,
+            prompt_tokens_details=V1InputDetails(sum(item.cache_read_tokens for item in items)),
+            completion_tokens_details=V1OutputDetails(sum(item.reasoning_tokens for item in items)),
+        )
+
+
+class V1Answer(Document, kw_only=True):
+    """The message of a completion."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[V1ToolCall] | UnsetType = UNSET
+
+
+class V1Choice(Document, kw_only=True):
+    """The only choice of a completion."""
+
+    index: int = 0
+    message: V1Answer
+    logprobs: None = None
+    finish_reason: Finish
+
+
+class V1Completion(Document, kw_only=True):
+    """A chat completion."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: None = None
+    choices: list[V1Choice]
+    usage: V1Usage
+
+
+class V1FunctionDelta(Document, kw_only=True):
+    """A part of a function call."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class V1CallDelta(Document, kw_only=True):
+    """A part of a tool call. The first part has the id and the name."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: V1FunctionDelta
+
+
+class V1Delta(Document, kw_only=True):
+    """The new part of a message."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    refusal: UnsetType | None = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[V1CallDelta] | UnsetType = UNSET
+
+
+class V1ChunkChoice(Document, kw_only=True):
+    """The only choice of a chunk."""
+
+    index: int = 0
+    delta: V1Delta
+    logprobs: None = None
+    finish_reason: Finish | None = None
+
+
+class V1Chunk(Document, kw_only=True):
+    """A part of a streamed chat completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: None = None
+    choices: Annotated[
+        list[V1ChunkChoice], Meta(description="Empty in the last chunk, which has the usage.")
+    ]
+    usage: V1Usage | UnsetType | None = UNSET
+
+
+@dataclass(slots=True, kw_only=True)
 class Completion:
-    """The metadata of one completion. `model` is the name that the client requested."""
+    """Builds one completion, or its chunks. `model` is the name that the client requested."""
 
     id: str
     model: str
     include_usage: bool = False  # whether the stream ends with a usage chunk
     created: int = field(default_factory=lambda: int(time()))
+    _has_started: bool = False  # whether the role was sent
 
     def build_response(
         self,
         *,
         text: str,
         thinking: str,
-        finish: str,
-        usage: Mapping[str, Any],
+        finish: Finish,
+        usage: V1Usage,
         calls: Sequence[ToolCall] = (),
-    ) -> dict[str, Any]:
+    ) -> V1Completion:
         """Return the response for a request without `stream`."""
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": text or (None if calls else ""),
-            "refusal": None,
-        }
-        if thinking:
-            message["reasoning_content"] = thinking
-        if calls:
-            message["tool_calls"] = [_tool_call_json(call) for call in calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        return {**self._envelope("chat.completion"), "choices": [choice], "usage": dict(usage)}
+        answer = V1Answer(
+            content=text or (None if calls else ""),
+            reasoning_content=thinking or UNSET,
+            tool_calls=[_tool_call(call) for call in calls] or UNSET,
+        )
+        return V1Completion(
+            id=self.id,
+            created=self.created,
+            model=self.model,
+            choices=[V1Choice(message=answer, finish_reason=finish)],
+            usage=usage,
+        )
 
-    def encode_first(self) -> bytes:
-        """Encode the first chunk, which has the role."""
-        return self.encode_delta({"role": "assistant", "content": "", "refusal": None})
+    def encode_delta(self, delta: V1Delta) -> bytes:
+        """Encode a chunk with one delta, the first time after a chunk with the role."""
+        return self._encode_choice(V1ChunkChoice(delta=delta))
 
-    def encode_delta(self, delta: Delta) -> bytes:
-        """Encode a chunk with one delta."""
-        return self._encode_chunk([self._choice(delta, None)])
-
-    def encode_last(self, finish: str, usage: Mapping[str, Any]) -> bytes:
+    def encode_last(self, finish: Finish, usage: V1Usage) -> bytes:
         """Encode the finish reason, the usage if requested, and [DONE]."""
-        finish_chunk = self._encode_chunk([self._choice({}, finish)])
+        finish_chunk = self._encode_choice(V1ChunkChoice(delta=V1Delta(), finish_reason=finish))
         usage_chunk = self._encode_chunk([], usage) if self.include_usage else b""
         return finish_chunk + usage_chunk + DONE_EVENT
 
-    def _choice(self, delta: Delta, finish: str | None) -> dict[str, Any]:
-        return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _encode_choice(self, choice: V1ChunkChoice) -> bytes:
+        if self._has_started:
+            return self._encode_chunk([choice])
+        self._has_started = True
+        start = V1ChunkChoice(delta=V1Delta(role="assistant", content="", refusal=None))
+        return self._encode_chunk([start]) + self._encode_chunk([choice])
 
-    def _encode_chunk(
-        self, choices: Sequence[Mapping[str, Any]], usage: Mapping[str, Any] | None = None
-    ) -> bytes:
-        body = {**self._envelope("chat.completion.chunk"), "choices": choices}
-        if self.include_usage:
-            body["usage"] = usage
-        return encode_event(body)
-
-    def _envelope(self, kind: str) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": None,
-        }
+    def _encode_chunk(self, choices: list[V1ChunkChoice], usage: V1Usage | None = None) -> bytes:
+        chunk = V1Chunk(
+            id=self.id,
+            created=self.created,
+            model=self.model,
+            choices=choices,
+            usage=usage if self.include_usage else UNSET,
+        )
+        return encode_event(chunk)
 
 
-def encode_event(value: Mapping[str, Any]) -> bytes:
+def encode_event(value: Any) -> bytes:
     """Encode one event. Encoded JSON has no line breaks, so it is one line."""
     return b"data: %b\n\n" % encode_json(value)
 
 
-def usage_from_records(records: Iterable[TokenRecord]) -> dict[str, Any]:
-    """Return the billed usage of all model calls of a run."""
-    items = list(records)
-    return _usage_json(
-        input_tokens=sum(item.input_tokens for item in items),
-        output_tokens=sum(item.output_tokens for item in items),
-        cached_tokens=sum(item.cache_read_tokens for item in items),
-        reasoning_tokens=sum(item.reasoning_tokens for item in items),
-    )
-
-
-def usage_from_calls(usages: Iterable[Usage]) -> dict[str, Any]:
-    """Return the total usage of several model calls."""
-    items = list(usages)
-    return _usage_json(
-        input_tokens=sum(item.input_tokens for item in items),
-        output_tokens=sum(item.output_tokens for item in items),
-        cached_tokens=sum(item.cache_read_tokens for item in items),
-        reasoning_tokens=sum(item.reasoning_tokens for item in items),
-    )
-
-
-def _usage_json(
-    *, input_tokens: int, output_tokens: int, cached_tokens: int, reasoning_tokens: int
-) -> dict[str, Any]:
-    return {
-        "prompt_tokens": input_tokens,
-        "completion_tokens": output_tokens,
-        "total_tokens": input_tokens + output_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": reasoning_tokens},
-    }
-
-
-def _tool_call_json(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
+def _tool_call(call: ToolCall) -> V1ToolCall:
+    return V1ToolCall(id=call.id, function=V1FunctionCall(call.name, call.arguments))

@@ -13,8 +13,8 @@ error                                   raised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 from uuid import uuid4
 
 from dodona.core.chunks import StreamChunk
@@ -22,7 +22,13 @@ from dodona.core.errors import from_json
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.gateway.http.openai_errors import AnswerRestarted
-from dodona.gateway.v1.completion import FINISH_REASONS, Delta
+from dodona.gateway.v1.completion import (
+    FINISH_REASONS,
+    Finish,
+    V1CallDelta,
+    V1Delta,
+    V1FunctionDelta,
+)
 
 _PARAGRAPH_BREAK: Final = "\n\n"  # between texts before and after tool calls
 
@@ -35,22 +41,13 @@ class RunDeltas:
     """
 
     def __init__(self, *, is_streaming: bool) -> None:
-        self.finish = ""
+        self.finish: Finish | None = None
         self._is_streaming = is_streaming
         self._text_parts: list[tuple[int, str]] = []  # with the seq of each chunk
         self._thinking_parts: list[tuple[int, str]] = []
         self._sent_parts: list[str] = []
         self._is_restarted = False
         self._used_tools = False  # since the last text
-        self._handlers: Mapping[str, Callable[[StreamChunk], Delta | None]] = {
-            "content": self._on_content,
-            "thinking": self._on_thinking,
-            "tool_call": self._on_tool,
-            "tool_result": self._on_tool,
-            "restart": self._on_restart,
-            "done": self._on_done,
-            "error": self._on_error,
-        }
 
     @property
     def text(self) -> str:
@@ -60,12 +57,27 @@ class RunDeltas:
     def thinking(self) -> str:
         return "".join([text for _, text in self._thinking_parts])
 
-    def apply(self, chunk: StreamChunk) -> Delta | None:
+    def apply(self, chunk: StreamChunk) -> V1Delta | None:
         """Return the delta to send for a chunk, if any. Raises the error that ended the run."""
-        handler = self._handlers.get(chunk.body["type"])
-        return None if handler is None else handler(chunk)
+        match chunk.body["type"]:
+            case "content":
+                return self._on_content(chunk)
+            case "thinking":
+                self._thinking_parts.append((chunk.seq, chunk.body["content"]))
+                return V1Delta(reasoning_content=chunk.body["content"])
+            case "tool_call" | "tool_result":
+                self._used_tools = True
+            case "restart":
+                self._on_restart(chunk)
+            case "done":
+                self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
+            case "error":
+                raise from_json(chunk.body["error"])
+            case _:
+                pass
+        return None
 
-    def _on_content(self, chunk: StreamChunk) -> Delta | None:
+    def _on_content(self, chunk: StreamChunk) -> V1Delta | None:
         text: str = chunk.body["content"]
         if self._used_tools and self._text_parts:
             text = _PARAGRAPH_BREAK + text
@@ -75,7 +87,7 @@ class RunDeltas:
             text = self._unsent_text()
         else:
             self._sent_parts.append(text)
-        return {"content": text} if text else None
+        return V1Delta(content=text) if text else None
 
     def _unsent_text(self) -> str:
         whole, sent = self.text, "".join(self._sent_parts)
@@ -88,26 +100,12 @@ class RunDeltas:
             "the model restarted its answer.", hint="Retry, or request without stream."
         )
 
-    def _on_thinking(self, chunk: StreamChunk) -> Delta:
-        text: str = chunk.body["content"]
-        self._thinking_parts.append((chunk.seq, text))
-        return {"reasoning_content": text}
-
-    def _on_tool(self, _chunk: StreamChunk) -> None:
-        self._used_tools = True
-
     def _on_restart(self, chunk: StreamChunk) -> None:
         last: int = chunk.body["discard_after"]
         before = len(self._text_parts)
         self._text_parts = [each for each in self._text_parts if each[0] <= last]
         self._thinking_parts = [each for each in self._thinking_parts if each[0] <= last]
         self._is_restarted = self._is_restarted or len(self._text_parts) < before
-
-    def _on_done(self, chunk: StreamChunk) -> None:
-        self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
-
-    def _on_error(self, chunk: StreamChunk) -> None:
-        raise from_json(chunk.body["error"])
 
 
 class ModelDeltas:
@@ -118,13 +116,13 @@ class ModelDeltas:
         # Arguments of calls whose name has not arrived yet.
         self._pending_arguments: dict[int, str] = {}
 
-    def apply(self, event: ModelEvent) -> Iterator[Delta]:
+    def apply(self, event: ModelEvent) -> Iterator[V1Delta]:
         """Yield the deltas to send for an event."""
         match event:
             case TextDelta(text):
-                yield {"content": text}
+                yield V1Delta(content=text)
             case ThinkingDelta(text):
-                yield {"reasoning_content": text}
+                yield V1Delta(reasoning_content=text)
             case CallDelta():
                 yield from self._on_call(event)
             case Restart(reason):
@@ -134,30 +132,31 @@ class ModelDeltas:
             case Done():
                 yield from self._unsent_calls(event.message.calls)
 
-    def _on_call(self, delta: CallDelta) -> Iterator[Delta]:
+    def _on_call(self, delta: CallDelta) -> Iterator[V1Delta]:
         index = delta.index
         if index in self._call_ids:
             if delta.text:
-                yield _tool_calls_delta({"index": index, "function": {"arguments": delta.text}})
+                function = V1FunctionDelta(arguments=delta.text)
+                yield V1Delta(tool_calls=[V1CallDelta(index=index, function=function)])
             return
         self._pending_arguments[index] = self._pending_arguments.get(index, "") + delta.text
         if delta.name:
             yield self._start_call(index, delta.id, delta.name)
 
-    def _start_call(self, index: int, id_: str, name: str) -> Delta:
+    def _start_call(self, index: int, id_: str, name: str) -> V1Delta:
         is_new = bool(id_) and id_ not in self._call_ids.values()
         self._call_ids[index] = id_ if is_new else f"call_{uuid4().hex[:24]}"
-        function = {"name": name, "arguments": self._pending_arguments.pop(index, "")}
-        start = {"index": index, "id": self._call_ids[index], "type": "function"}
-        return _tool_calls_delta({**start, "function": function})
+        call = V1CallDelta(
+            index=index,
+            id=self._call_ids[index],
+            type="function",
+            function=V1FunctionDelta(name=name, arguments=self._pending_arguments.pop(index, "")),
+        )
+        return V1Delta(tool_calls=[call])
 
-    def _unsent_calls(self, calls: tuple[ToolCall, ...]) -> Iterator[Delta]:
+    def _unsent_calls(self, calls: tuple[ToolCall, ...]) -> Iterator[V1Delta]:
         """Yield the calls of which no delta arrived before the end."""
         for index, call in enumerate(calls):
             if index not in self._call_ids:
                 self._pending_arguments[index] = call.arguments
                 yield self._start_call(index, call.id, call.name)
-
-
-def _tool_calls_delta(call: Mapping[str, Any]) -> Delta:
-    return {"tool_calls": [dict(call)]}

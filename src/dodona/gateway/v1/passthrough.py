@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from dodona.agent.api import AgentApi
 from dodona.agent.requests.passthrough import PassthroughRequest
 from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.budgets import BillingScope
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.ports.model import Done, ModelEvent, ModelRequest
-from dodona.gateway.v1.completion import FINISH_REASONS, Completion, usage_from_calls
+from dodona.core.json_document import to_builtins
+from dodona.core.messages import ToolSpec
+from dodona.core.ports.model import Done, ModelEvent, ModelRequest, ToolChoice
+from dodona.gateway.v1.completion import FINISH_REASONS, Completion, V1Completion, V1Usage
 from dodona.gateway.v1.deltas import ModelDeltas
 from dodona.gateway.v1.messages import to_model_messages
-from dodona.gateway.v1.request import ChatRequest
+from dodona.gateway.v1.request import V1Request, V1Tool
 from dodona.gateway.v1.run_completion import CHANNEL
+
+_NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +33,10 @@ class PassthroughCompletion:
     """A request that is passed through to the model."""
 
     api: AgentApi
-    user_id: str
     request: PassthroughRequest
     completion: Completion
 
-    async def collect(self) -> dict[str, Any]:
+    async def collect(self) -> V1Completion:
         """Return the complete response."""
         async with aclosing(self._events()) as events:
             async for event in events:
@@ -48,45 +52,44 @@ class PassthroughCompletion:
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield the encoded chunks. Raises errors of the model."""
-        deltas, completion = ModelDeltas(), self.completion
-        has_started = False
+        deltas = ModelDeltas()
         async with aclosing(self._events()) as events:
             async for event in events:
-                piece = b"" if has_started else completion.encode_first()
-                piece += b"".join([completion.encode_delta(delta) for delta in deltas.apply(event)])
+                for delta in deltas.apply(event):
+                    yield self.completion.encode_delta(delta)
                 if isinstance(event, Done):
-                    piece += completion.encode_last(
-                        FINISH_REASONS[event.finish.value], _total_usage(event)
-                    )
-                has_started = True
-                yield piece
+                    finish = FINISH_REASONS[event.finish.value]
+                    yield self.completion.encode_last(finish, _total_usage(event))
 
     def _events(self) -> AsyncGenerator[ModelEvent]:
-        return self.api.passthrough.stream(self.user_id, self.request)
+        return self.api.passthrough.stream(self.request)
 
 
 def start_passthrough(
-    api: AgentApi, *, user_id: str, chat_request: ChatRequest, agent: AgentDef, model: str
+    api: AgentApi, *, user_id: str, chat_request: V1Request, agent: AgentDef, model: str
 ) -> PassthroughCompletion:
     """Prepare a model call. `model` replaces the agent's model; it may be empty."""
     request = ModelRequest(
         messages=tuple(to_model_messages(chat_request.messages)),
-        tools=chat_request.tools,
+        tools=tuple(_tool_spec(tool) for tool in chat_request.tools),
         max_tokens=chat_request.max_tokens,
         temperature=chat_request.temperature,
         thinking=bool(chat_request.thinking),
         allow_restart=not chat_request.stream,  # a stream cannot retract sent text
-        stop=chat_request.stop,
-        tool_choice=chat_request.tool_choice,
-        parallel_calls=chat_request.parallel_calls,
-        response_format=chat_request.response_format,
+        stop=chat_request.stop_texts,
+        tool_choice=_tool_choice(chat_request),
+        parallel_calls=chat_request.parallel_tool_calls,
+        response_format=to_builtins(chat_request.response_format),
     )
     return PassthroughCompletion(
         api=api,
-        user_id=user_id,
         request=PassthroughRequest(
             agent=agent,
-            session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
+            scope=BillingScope(
+                user_id=user_id,
+                agent_id=agent.id,
+                session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
+            ),
             request=request,
             model=model,
         ),
@@ -98,5 +101,25 @@ def start_passthrough(
     )
 
 
-def _total_usage(done: Done) -> dict[str, Any]:
-    return usage_from_calls([*(attempt.usage for attempt in done.attempts), done.usage])
+def _tool_spec(tool: V1Tool) -> ToolSpec:
+    function = tool.function
+    return ToolSpec(
+        function.name,
+        function.description or "",
+        function.parameters or _NO_PARAMETERS,
+        strict=function.strict,
+    )
+
+
+def _tool_choice(chat_request: V1Request) -> ToolChoice | None:
+    match chat_request.tool_choice:
+        case V1Tool(function=function):
+            return ToolChoice("named", function.name)
+        case None:
+            return None
+        case mode:
+            return ToolChoice(mode)
+
+
+def _total_usage(done: Done) -> V1Usage:
+    return V1Usage.total([*(attempt.usage for attempt in done.attempts), done.usage])

@@ -6,252 +6,175 @@ are not supported, are refused unless they have their default value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from dodona.core.errors import BadRequest, DodonaError, did_you_mean
-from dodona.core.messages import ToolSpec
-from dodona.core.ports.model import ToolChoice
-from dodona.gateway.http.openai_errors import InvalidParameter
-from dodona.gateway.v1.messages import ChatMessage, read_messages
-from dodona.gateway.v1.tools import read_tool_choice, read_tools
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-MAX_TOKENS: Final = 1_000_000
-MAX_STOPS: Final = 4
-MAX_STOP_LENGTH: Final = 1_000
-MAX_USER_LENGTH: Final = 200
-MAX_MODEL_LENGTH: Final = 300
-
-# Metadata for the server, without effect on the answer.
-IGNORED_FIELDS: Final = (
-    *("metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"),
-    *("seed", "service_tier", "store"),
+from dodona.core.errors import InvalidField, did_you_mean
+from dodona.core.json_document import RequestDocument
+from dodona.gateway.http.parameter import text
+from dodona.gateway.v1.messages import (
+    MAX_MESSAGES,
+    V1AssistantMessage,
+    V1Message,
+    V1ToolMessage,
 )
-# Unsupported fields with their allowed values.
-FIXED_FIELDS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "n": (1,),
-    "top_p": (1,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "logit_bias": ({},),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "modalities": (["text"],),
-    "verbosity": ("medium",),
-    "audio": (),
-    "web_search_options": (),
-    "functions": (),
-    "function_call": (),
-}
-_THINKING_BY_EFFORT: Final = {
-    **dict.fromkeys(("none", "minimal"), False),
-    **dict.fromkeys(("low", "medium", "high", "xhigh"), True),
-}
-_HINTS: Final = {
-    "functions": "Use tools.",
-    "function_call": "Use tool_choice.",
-    "n": "Send one request per answer.",
-}
+
+MAX_TOOLS: Final = 128
+
+Ignored: TypeAlias = Annotated[Any, Meta(description="Ignored.")]
+TokenLimit: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+StopText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Zero: TypeAlias = Annotated[float, Meta(ge=0, le=0)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRequest:
-    """`user` selects a session, which keeps its history. `thinking` is None if not specified."""
+class V1StreamOptions(Struct, forbid_unknown_fields=True):
+    """Options of a stream."""
 
-    model: str
-    messages: tuple[ChatMessage, ...]
-    user: str | None = None
+    include_usage: Annotated[bool, Meta(description="Add a final chunk with the usage.")] = False
+    include_obfuscation: Ignored = None
+
+
+class V1Function(Struct):
+    """A function of the client."""
+
+    name: Annotated[
+        str,
+        Meta(
+            pattern=r"^[a-zA-Z0-9_-]{1,64}$(?!\n)",  # Python's `$` matches before a final \n, too
+            extra={"hint": "Use 1 to 64 of the characters a-z, A-Z, 0-9, _ and -."},
+        ),
+    ]
+    description: str | None = None
+    parameters: Annotated[
+        dict[str, Any] | None, Meta(description="The JSON Schema of an object.")
+    ] = None
+    strict: bool | None = None
+
+
+class V1Tool(Struct, tag_field="type", tag="function"):
+    """A tool of the client."""
+
+    function: V1Function
+
+
+class V1ResponseFormat(Struct):
+    """The format of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: dict[str, Any] | UnsetType = UNSET
+
+
+class V1Request(RequestDocument, kw_only=True):
+    """A request for a chat completion."""
+
+    model: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=300,
+            description="An agent, or `agent/model` to select its model.",
+            examples=["oracle"],
+        ),
+    ]
+    messages: Annotated[list[V1Message], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    user: Annotated[str, text("Selects a session, which keeps its history.")] | None = None
     stream: bool = False
-    include_usage: bool = False
-    max_tokens: int | None = None
-    temperature: float | None = None
-    stop: tuple[str, ...] = ()
-    thinking: bool | None = None
-    tools: tuple[ToolSpec, ...] = ()
-    tool_choice: ToolChoice | None = None
-    parallel_calls: bool | None = None
-    response_format: Mapping[str, Any] | None = None
+    stream_options: V1StreamOptions | None = None
+    max_tokens: TokenLimit | None = None
+    max_completion_tokens: TokenLimit | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    stop: StopText | Annotated[list[StopText], Meta(max_length=4)] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    tools: Annotated[
+        list[V1Tool],
+        Meta(
+            max_length=MAX_TOOLS,
+            description="The client's own tools. The agent's model answers directly.",
+        ),
+    ] = field(default_factory=list[V1Tool])
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | V1Tool | None,
+        Meta(description="An object names the tool that must be called."),
+    ] = None
+    parallel_tool_calls: bool | None = None
+    response_format: Annotated[V1ResponseFormat | None, Meta(description="Only with tools.")] = None
+
+    # Metadata for the server, without effect on the answer.
+    metadata: Ignored = None
+    prediction: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_retention: Ignored = None
+    safety_identifier: Ignored = None
+    seed: Ignored = None
+    service_tier: Ignored = None
+    store: Ignored = None
+
+    # Not supported: these accept only their default.
+    n: Annotated[Literal[1], Meta(extra={"hint": "Send one request per answer."})] = 1
+    top_p: Annotated[float, Meta(ge=1, le=1)] = 1.0
+    frequency_penalty: Zero = 0.0
+    presence_penalty: Zero = 0.0
+    logit_bias: Annotated[dict[str, Any], Meta(max_length=0)] | None = None
+    logprobs: Annotated[bool, Meta(description="Only false.")] = False
+    top_logprobs: Literal[0] = 0
+    modalities: Annotated[list[Literal["text"]], Meta(min_length=1, max_length=1)] | None = None
+    verbosity: Literal["medium"] = "medium"
+    audio: None = None
+    web_search_options: None = None
+    functions: Annotated[None, Meta(extra={"hint": "Use tools."})] = None
+    function_call: Annotated[None, Meta(extra={"hint": "Use tool_choice."})] = None
+
+    def __post_init__(self) -> None:
+        """Check the fields against each other. `max_tokens` gets the value of its newer name."""
+        if self.response_format is not None and self.response_format.type == "text":
+            self.response_format = None
+        if self.logprobs:
+            raise InvalidField("logprobs must be false.", field="logprobs", hint="Omit it.")
+        if self.max_completion_tokens is not None:
+            if self.max_tokens not in (None, self.max_completion_tokens):
+                raise InvalidField(
+                    "max_tokens and max_completion_tokens conflict.",
+                    field="max_tokens",
+                    hint="Send only max_completion_tokens.",
+                )
+            self.max_tokens = self.max_completion_tokens
+        self._check_tools()
+
+    def _check_tools(self) -> None:
+        names = [tool.function.name for tool in self.tools]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise InvalidField(f"two tools are named {name!r}.", field=f"tools[{index}]")
+        choice = self.tool_choice
+        if isinstance(choice, V1Tool) and choice.function.name not in names:
+            raise InvalidField(
+                f"tool_choice names {choice.function.name!r:.80}, which is not in tools.",
+                field="tool_choice",
+                hint=did_you_mean(choice.function.name, names),
+            )
+        if choice == "required" and not names:
+            raise InvalidField("tool_choice requires tools.", field="tool_choice")
 
     @property
     def is_passthrough(self) -> bool:
         """Whether the client sends its own tools, or their results."""
         return bool(self.tools) or any(
-            message.calls or message.role == "tool" for message in self.messages
+            isinstance(each, V1ToolMessage)
+            or (isinstance(each, V1AssistantMessage) and each.tool_calls)
+            for each in self.messages
         )
 
-    @classmethod
-    def parse(cls, body: Mapping[str, Any]) -> ChatRequest:
-        """Parse a body. Raises BadRequest with all problems together."""
-        errors: list[DodonaError] = [*_unknown_field_errors(body), *_fixed_field_errors(body)]
-        values: dict[str, Any] = {}
-        for name, read in _READERS.items():
-            try:
-                if body.get(name) is not None or name in _REQUIRED:
-                    values[name] = read(body.get(name))
-            except BadRequest as error:
-                errors.extend(error.problems())
-        if errors:
-            raise BadRequest.combine(errors)
-        return cls(**_normalize_fields(values))
+    @property
+    def include_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
 
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
-def _unknown_field_errors(body: Mapping[str, Any]) -> Iterator[InvalidParameter]:
-    field_names = (*_READERS, *FIXED_FIELDS, *IGNORED_FIELDS)
-    for name in body:
-        if name not in field_names:
-            hint = did_you_mean(name, field_names)
-            yield InvalidParameter(f"there is no field {name!r:.80}.", param=name[:80], hint=hint)
-
-
-def _fixed_field_errors(body: Mapping[str, Any]) -> Iterator[InvalidParameter]:
-    for name, values in FIXED_FIELDS.items():
-        value = body.get(name)
-        if value is None or any(_is_same_value(value, each) for each in values):
-            continue
-        only = f" other than {values[0]!r}" if values else ""
-        yield InvalidParameter(
-            f"{name}{only} is not supported.",
-            param=name,
-            hint=_HINTS.get(name, "Omit it."),
-        )
-
-
-def _is_same_value(value: Any, other: Any) -> bool:
-    return value == other and isinstance(value, bool) == isinstance(other, bool)
-
-
-def _normalize_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """Rename OpenAI's fields to those of ChatRequest, and check them against each other."""
-    max_tokens = values.pop("max_tokens", None)
-    max_completion_tokens = values.pop("max_completion_tokens", None)
-    if None not in (max_tokens, max_completion_tokens) and max_tokens != max_completion_tokens:
-        raise InvalidParameter(
-            "max_tokens and max_completion_tokens conflict.",
-            param="max_tokens",
-            hint="Send only max_completion_tokens.",
-        )
-    values["max_tokens"] = max_tokens if max_completion_tokens is None else max_completion_tokens
-    values["include_usage"] = values.pop("stream_options", False)
-    values["thinking"] = values.pop("reasoning_effort", None)
-    values["parallel_calls"] = values.pop("parallel_tool_calls", None)
-    choice: ToolChoice | None = values.get("tool_choice")
-    names = [tool.name for tool in values.get("tools", ())]
-    if choice is not None and choice.mode == "named" and choice.name not in names:
-        raise InvalidParameter(
-            f"tool_choice names {choice.name!r:.80}, which is not in tools.",
-            param="tool_choice",
-            hint=did_you_mean(choice.name, names),
-        )
-    if choice is not None and choice.mode == "required" and not names:
-        raise InvalidParameter("tool_choice requires tools.", param="tool_choice")
-    return values
-
-
-# -- the fields --------------------------------------------------------------------------------
-
-
-def _string_reader(name: str, max_length: int) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if isinstance(value, str) and 0 < len(value) <= max_length:
-            return value
-        raise InvalidParameter(
-            f"{name} must be a string of 1 to {max_length} characters.", param=name
-        )
-
-    return read
-
-
-def _boolean_reader(name: str) -> Callable[[Any], bool]:
-    def read(value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        raise InvalidParameter(f"{name} must be true or false.", param=name)
-
-    return read
-
-
-def _token_count_reader(name: str) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if type(value) is int and 1 <= value <= MAX_TOKENS:
-            return value
-        expected = f"a whole number from 1 to {MAX_TOKENS:,}"
-        raise InvalidParameter(f"{name} must be {expected} (got {value!r:.80}).", param=name)
-
-    return read
-
-
-def _read_temperature(value: Any) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2:
-        return float(value)
-    raise InvalidParameter(
-        f"temperature must be a number from 0 to 2 (got {value!r:.80}).", param="temperature"
-    )
-
-
-def _read_stop(value: Any) -> tuple[str, ...]:
-    items = [value] if isinstance(value, str) else value
-    if isinstance(items, list):
-        texts = [each for each in cast("list[object]", items) if isinstance(each, str) and each]
-        if len(texts) == len(cast("list[object]", items)) <= MAX_STOPS and all(
-            len(text) <= MAX_STOP_LENGTH for text in texts
-        ):
-            return tuple(texts)
-    raise InvalidParameter(
-        f"stop must be a non-empty string, or a list of at most {MAX_STOPS} of them.",
-        param="stop",
-    )
-
-
-def _read_effort(value: Any) -> bool:
-    if isinstance(value, str) and value in _THINKING_BY_EFFORT:
-        return _THINKING_BY_EFFORT[value]
-    raise InvalidParameter(
-        f"reasoning_effort must be one of {', '.join(_THINKING_BY_EFFORT)}.",
-        param="reasoning_effort",
-    )
-
-
-def _read_stream_options(value: Any) -> bool:
-    match value:
-        case {**members} if not members.keys() - {"include_usage", "include_obfuscation"}:
-            return _boolean_reader("stream_options.include_usage")(
-                members.get("include_usage", False)
-            )
-        case _:
-            raise InvalidParameter(
-                'stream_options must be an object like {"include_usage": true}.',
-                param="stream_options",
-            )
-
-
-def _read_response_format(value: Any) -> Mapping[str, Any] | None:
-    match value:
-        case {"type": "text"}:
-            return None
-        case {"type": "json_object" | "json_schema"}:
-            return value
-        case _:
-            raise InvalidParameter(
-                "response_format must be an object whose type is text, json_object or json_schema.",
-                param="response_format",
-            )
-
-
-_REQUIRED: Final = ("model", "messages")
-_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "model": _string_reader("model", MAX_MODEL_LENGTH),
-    "messages": read_messages,
-    "user": _string_reader("user", MAX_USER_LENGTH),
-    "stream": _boolean_reader("stream"),
-    "stream_options": _read_stream_options,
-    "max_tokens": _token_count_reader("max_tokens"),
-    "max_completion_tokens": _token_count_reader("max_completion_tokens"),
-    "temperature": _read_temperature,
-    "stop": _read_stop,
-    "reasoning_effort": _read_effort,
-    "tools": read_tools,
-    "tool_choice": read_tool_choice,
-    "parallel_tool_calls": _boolean_reader("parallel_tool_calls"),
-    "response_format": _read_response_format,
-}
+    @property
+    def thinking(self) -> bool | None:
+        """Whether the model thinks first; None if not specified."""
+        effort = self.reasoning_effort
+        return None if effort is None else effort not in ("none", "minimal")

@@ -10,20 +10,20 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from dodona.agent.api import AgentApi
 from dodona.agent.requests.client_history import ClientHistory
-from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.chunks import StreamChunk
-from dodona.core.errors import DodonaError
+from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
+from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.errors import DodonaError, InvalidField
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.http.openai_errors import InvalidParameter
 from dodona.gateway.shutdown import Shutdown
-from dodona.gateway.v1.completion import Completion, usage_from_records
+from dodona.gateway.v1.completion import Completion, Finish, V1Completion, V1Usage
 from dodona.gateway.v1.deltas import RunDeltas
 from dodona.gateway.v1.messages import ChatHistory
-from dodona.gateway.v1.request import ChatRequest
+from dodona.gateway.v1.request import V1Request
 
 CHANNEL: Final = "v1"
 MAX_QUESTION_CHARS: Final = 400_000  # about the size of the largest context window
@@ -43,33 +43,26 @@ class RunCompletion:
     question: str
     client_history: ClientHistory | None
 
-    async def collect(self) -> dict[str, Any]:
+    async def collect(self) -> V1Completion:
         """Return the complete response, or raise the error of the run."""
         deltas = RunDeltas(is_streaming=False)
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
                 deltas.apply(chunk)
-        usage = await self._finish(deltas)
+        finish, usage = await self._finish(deltas)
         return self.completion.build_response(
-            text=deltas.text, thinking=deltas.thinking, finish=deltas.finish, usage=usage
+            text=deltas.text, thinking=deltas.thinking, finish=finish, usage=usage
         )
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """Yield the encoded chunks. Cancels the run if the stream is closed early."""
-        deltas, completion = RunDeltas(is_streaming=True), self.completion
-        has_started = False
+        deltas = RunDeltas(is_streaming=True)
         try:
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
                     if (delta := deltas.apply(chunk)) is not None:
-                        yield (
-                            b"" if has_started else completion.encode_first()
-                        ) + completion.encode_delta(delta)
-                        has_started = True
-            usage = await self._finish(deltas)
-            yield (b"" if has_started else completion.encode_first()) + completion.encode_last(
-                deltas.finish, usage
-            )
+                        yield self.completion.encode_delta(delta)
+            yield self.completion.encode_last(*await self._finish(deltas))
         finally:
             if not deltas.finish and not self.shutdown.has_started:
                 await self.cancel()
@@ -88,8 +81,11 @@ class RunCompletion:
                 for chunk in batch:
                     yield chunk
 
-    async def _finish(self, deltas: RunDeltas) -> dict[str, Any]:
-        """Return the usage, and store the history so that the client's next request matches it."""
+    async def _finish(self, deltas: RunDeltas) -> tuple[Finish, V1Usage]:
+        """Return the finish reason and the usage.
+
+        Stores the history so that the client's next request matches it.
+        """
         if not deltas.finish:
             raise ShuttingDown(
                 f"Dodona is shutting down. Run {self.run_id} resumes after the restart.",
@@ -98,7 +94,8 @@ class RunCompletion:
         if self.client_history is not None and deltas.text:
             history = self.client_history.extended_with(self.question, deltas.text)
             await self.api.client_histories.remember(self.user_id, self.run_id, history)
-        return usage_from_records(await self.api.runs.token_records(self.user_id, self.run_id))
+        records = await self.api.runs.token_records(self.user_id, self.run_id)
+        return deltas.finish, V1Usage.total(records)
 
 
 async def start_run(
@@ -106,14 +103,14 @@ async def start_run(
     shutdown: Shutdown,
     *,
     user_id: str,
-    chat_request: ChatRequest,
+    chat_request: V1Request,
     names: tuple[str, str],
 ) -> RunCompletion:
     """Submit the question. `names` are the agent and the requested model, which may be empty."""
     if chat_request.response_format is not None:
-        raise InvalidParameter(
+        raise InvalidField(
             "an agent that uses its own tools answers in text.",
-            param="response_format",
+            field="response_format",
             hint="With tools in the request, the agent's model answers directly in this format.",
         )
     agent_id, model = names
@@ -129,40 +126,33 @@ async def start_run(
             instructions=history.instructions,
         )
         peer = await api.client_histories.match_or_create(user_id, client_history)
-    submitted = await api.messages.submit(
-        user_id,
-        ChannelMessage(
+    run_id = await api.oracle.submit(
+        RunRequest(
+            user_id=user_id,
+            question=history.question,
+            options=RunOptions(
+                model=model or None,
+                max_tokens=chat_request.max_tokens,
+                thinking=chat_request.thinking,
+                temperature=chat_request.temperature,
+                stop=tuple(chat_request.stop_texts),
+                instructions=history.instructions,
+            ),
             agent_id=agent_id,
-            channel=CHANNEL,
-            account=user_id,
-            content=history.question,
-            peer=peer,
-            options=_request_options(chat_request, history, model),
-            max_length=MAX_QUESTION_CHARS,
+            session_key=session_key(agent_id, CHANNEL, user_id, peer),
         ),
+        max_chars=MAX_QUESTION_CHARS,
     )
     return RunCompletion(
         api=api,
         shutdown=shutdown,
         user_id=user_id,
-        run_id=submitted.run_id,
+        run_id=run_id,
         completion=Completion(
-            id=f"chatcmpl-{submitted.run_id}",
+            id=f"chatcmpl-{run_id}",
             model=chat_request.model,
             include_usage=chat_request.include_usage,
         ),
         question=history.question,
         client_history=client_history,
     )
-
-
-def _request_options(chat_request: ChatRequest, history: ChatHistory, model: str) -> dict[str, Any]:
-    options = {
-        "model": model or None,
-        "max_tokens": chat_request.max_tokens,
-        "temperature": chat_request.temperature,
-        "stop": list(chat_request.stop) or None,
-        "thinking": chat_request.thinking,
-        "instructions": history.instructions or None,
-    }
-    return {name: value for name, value in options.items() if value is not None}

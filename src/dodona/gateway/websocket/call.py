@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
@@ -15,7 +13,6 @@ from dodona.core.chunks import StreamChunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import RequestId, error_frame
-from dodona.gateway.websocket.parameter import MethodParameter
 
 if TYPE_CHECKING:
     from dodona.gateway.websocket.connection import Connection
@@ -38,38 +35,25 @@ class SessionLocks:
 class Call:
     """Sends exactly one response, a result or an error. Events may follow it."""
 
-    __slots__ = ("_connection", "caller", "id", "is_answered", "params")
+    __slots__ = ("caller", "connection", "id", "is_answered")
 
-    def __init__(self, connection: Connection, id_: RequestId, params: Mapping[str, Any]) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, id_: RequestId) -> None:
+        self.connection = connection
         self.id = id_
         self.caller = connection.caller
-        self.params = params
         self.is_answered = False
 
     @property
     def state(self) -> GatewayState:
-        return self._connection.state
+        return self.connection.state
 
     @property
     def api(self) -> AgentApi:
-        return self._connection.state.api
+        return self.connection.state.api
 
     @property
     def user_id(self) -> str:
         return self.caller.user_id
-
-    @property
-    def session_locks(self) -> SessionLocks:
-        return self._connection.session_locks
-
-    def check_awaited_runs_limit(self) -> None:
-        """Raise TooManyRequests if the connection already waits for too many runs."""
-        self._connection.check_awaited_runs_limit()
-
-    def mark_waiting_for_run(self) -> None:
-        """Mark the call as only waiting for a run: a disconnect cancels it."""
-        self._connection.mark_waiting_for_run()
 
     async def send_result(self, result: Any) -> None:
         await self._send_once({"id": self.id, "result": result})
@@ -85,30 +69,15 @@ class Call:
             async with aclosing(batches):
                 async for batch in batches:
                     for chunk in batch:
-                        await self._connection.writer.send_chunk(chunk, session_key)
+                        await self.connection.writer.send_chunk(chunk, session_key)
                         last_seq = chunk.seq
         except DodonaError as error:
             # The run continues; only its events cannot be sent here.
             chunk = StreamChunk(run_id, last_seq, {**chunks.error(error), "is_lost": True})
-            await self._connection.writer.send_chunk(chunk, session_key)
+            await self.connection.writer.send_chunk(chunk, session_key)
 
     async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:
             self.is_answered = True
-            self._connection.free_request_id(self)
-            await self._connection.writer.send(frame)
-
-
-Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcMethod:
-    """A method. The return value of `handle` is the result, unless one was already sent."""
-
-    name: str
-    description: str
-    result: str
-    handle: Handler
-    scope: str = "read"
-    parameters: tuple[MethodParameter, ...] = ()
+            self.connection.free_request_id(self)
+            await self.connection.writer.send(frame)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive
@@ -28,10 +29,10 @@ from dodona.gateway.http.responses import unexpected_error
 from dodona.gateway.security.auth import audit_rejection, authenticate
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
-from dodona.gateway.websocket.call import Call, RpcMethod, SessionLocks
+from dodona.gateway.websocket.call import Call, SessionLocks
 from dodona.gateway.websocket.frame import RequestId, RpcRequest
 from dodona.gateway.websocket.handshake import Identity, identity_from_token, is_token_frame
-from dodona.gateway.websocket.parameter import read_params
+from dodona.gateway.websocket.method import RpcMethod
 from dodona.gateway.websocket.protocol import (
     MAX_AWAITED_RUNS,
     MAX_OPEN_REQUESTS,
@@ -145,9 +146,10 @@ class Connection:
         except (AccessDenied, TooManyRequests) as error:
             audit_rejection(self.state, connection.scope, error, self.caller)
             raise
-        call = Call(self, request.id, read_params(method.parameters, request.params))
+        arguments = method.read_params(request.params)
+        call = Call(self, request.id)
         self._unanswered_ids.add(call.id)
-        task = asyncio.create_task(self._run_call(method, call))
+        task = asyncio.create_task(self._run_call(method, call, arguments))
         self._request_tasks.add(task)
         task.add_done_callback(self._forget_task)
 
@@ -163,10 +165,10 @@ class Connection:
         self._request_tasks.discard(task)
         self._run_wait_tasks.discard(task)
 
-    async def _run_call(self, method: RpcMethod, call: Call) -> None:
+    async def _run_call(self, method: RpcMethod, call: Call, arguments: Mapping[str, Any]) -> None:
         with suppress(Disconnected):  # there is no client left to answer
             try:
-                await call.send_result(await method.handle(call))
+                await call.send_result(await method.handler(call, **arguments))
             except DodonaError as error:
                 await call.send_error(error)
             except Disconnected:

@@ -1,1 +1,1 @@
-"""Known models: context sizes, limits and prices."""
+"""Known models: context sizes and limits."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import time
 from typing import Any, Final, TypeAlias
 
+from msgspec.structs import replace
 from sqlalchemy import bindparam, delete, select
 
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Database, Transaction
+from dodona.core.json_document import Timestamp
+from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import Statement, insert_into, statement
 from dodona.store.db.text import Redact
 from dodona.store.schema import audit
@@ -129,7 +131,7 @@ class AuditLog:
         Of many similar entries from one source, only some are written and the others counted, so
         that untrusted clients cannot fill the disk.
         """
-        sampled = self._sampler.sample(replace(entry, at=entry.at or time()))
+        sampled = self._sampler.sample(replace(entry, at=entry.at or Timestamp(time())))
         if sampled is not None:
             self._enqueue(sampled)
 
@@ -143,8 +145,7 @@ class AuditLog:
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_PAGE[bool(kind)], **values)
         )
-        names = ("id", *_FIELDS)
-        return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
+        return [_entry_from_row(row) for row in rows]
 
     async def expire(self, before: float) -> int:
         """Delete entries older than a time; return their number."""
@@ -211,6 +212,12 @@ def _insert_operation(rows: Sequence[dict[str, Any]]) -> Any:
         tx.execute_many(_INSERT_ENTRY, rows)
 
     return add
+
+
+def _entry_from_row(row: Row) -> AuditEntry:
+    id_, at, *values = row
+    fields = dict(zip(_FIELDS[1:], values, strict=True))
+    return AuditEntry(id=id_, at=Timestamp(at), **fields)
 
 
 def _row_values(entry: AuditEntry) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import bindparam, case, exists, select, update
@@ -15,6 +15,7 @@ from dodona.core.domain.conversations.contexts import (
     ContextStatus,
     OracleContext,
 )
+from dodona.core.domain.conversations.conversation import NewSummary, RunEnd
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store.conversations.conversations import insert_conversation
 from dodona.store.db.database import Database, Row, Transaction
@@ -156,20 +157,9 @@ class Contexts:
         return await self._database.write(lambda tx: tx.execute(_CLOSE_IDLE, before=before))
 
 
-class Mentions(Protocol):
-    """The source of decisions and names: the end of a run, or a summary."""
-
-    @property
-    def decisions(self) -> Sequence[str]: ...
-
-    @property
-    def mentioned_symbols(self) -> Sequence[str]: ...
-
-    @property
-    def mentioned_files(self) -> Sequence[str]: ...
-
-
-def merge_mentions(tx: Transaction, conversation_id: int, new: Mentions) -> dict[str, Any] | None:
+def merge_mentions(
+    tx: Transaction, conversation_id: int, new: RunEnd | NewSummary
+) -> dict[str, Any] | None:
     """Return the values of MENTION_VALUES: those of the context, followed by new ones.
 
     None if the conversation has no open context.
@@ -186,7 +176,7 @@ def merge_mentions(tx: Transaction, conversation_id: int, new: Mentions) -> dict
 
 
 def record_compression(
-    tx: Transaction, conversation_id: int, new: Mentions, *, tokens: int | None
+    tx: Transaction, conversation_id: int, new: RunEnd | NewSummary, *, tokens: int | None
 ) -> None:
     """Count a compression; `tokens` is the new size of the context, if known."""
     if (values := merge_mentions(tx, conversation_id, new)) is not None:

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam, select, update
 
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
 from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.core.json_document import Timestamp
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import insert_if_absent, statement
@@ -181,4 +182,6 @@ def _approval_from_row(row: Row) -> Approval:
     values = dict(zip(_FIELDS, row, strict=True))
     values["arguments"] = from_json(values.pop("arguments_json"))
     values["decision"] = Decision(values["decision"])
+    for name in ("asked_at", "expires_at", "decided_at"):
+        values[name] = Timestamp.or_none(values[name])
     return Approval(**values)

@@ -7,6 +7,8 @@ from math import isfinite
 from time import time
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import asdict
 from sqlalchemy import bindparam, func, or_, select, text, update
 
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
@@ -15,7 +17,7 @@ from dodona.core.events import Event
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, StoreOperation, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
-from dodona.store.db.text import Redact, check_length, check_name, from_json, to_bounded_json
+from dodona.store.db.text import Redact, check_length, check_name, to_bounded_json
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_UNDELIVERED, notices
 
@@ -89,7 +91,7 @@ class NoticeLog:
     async def put(self, notice: NewNotice) -> StoredNotice:
         """Store a notice, once per key: an existing one is returned, delivered or not."""
         _check_notice(notice)
-        event = notice.event.as_json()
+        event = asdict(notice.event) | {"severity": notice.event.severity.value}
         event_json = to_bounded_json(
             "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
         )
@@ -216,7 +218,7 @@ def _notice_from_row(row: Row) -> StoredNotice:
     return StoredNotice(
         id=id_,
         project_id=project_id,
-        event=Event.from_json(from_json(event)),
+        event=msgspec.json.decode(event, type=Event),
         due=Deferral(DeferUntil(moment), at, tool, condition),
         run_id=run_id,
         created_at=created_at,

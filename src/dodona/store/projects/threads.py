@@ -22,6 +22,7 @@ from dodona.core.domain.knowledge.threads import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.core.json_document import Timestamp
 from dodona.store.db import thread_search
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import (
@@ -115,7 +116,10 @@ _SEARCH_ENTRIES = Statement(
 
 
 class Threads:
-    """Implements `ThreadLogs` in the store. `redact` removes known secrets."""
+    """The threads of all users. Other users' threads are NotFound; invalid input is BadRequest.
+
+    `redact` removes known secrets.
+    """
 
     def __init__(self, database: Database, *, redact: Redact = str) -> None:
         self._database = database
@@ -130,6 +134,8 @@ class Threads:
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
     ) -> ThreadPage:
+        """Return a page of entries after an id; with `after=-1` the newest entries."""
+
         def read(tx: Transaction) -> ThreadPage:
             row = tx.fetch_one(
                 _SELECT_THREAD, thread_id=thread_id, user_id=user_id, project_id=project_id
@@ -142,14 +148,15 @@ class Threads:
                 rows = tx.fetch_all(
                     _SELECT_ENTRIES_AFTER, thread_id=thread_id, after=after, limit=limit
                 )
-            thread = ThreadSummary(*row)
-            return ThreadPage(thread, tuple(ThreadEntry(*each) for each in rows), thread.entries)
+            thread = _thread_from_row(row)
+            return ThreadPage(thread, tuple(map(_entry_from_row, rows)), thread.entries)
 
         return await self._database.read(read)
 
     async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
+        """Return the best matches for a query among the entries of all threads of a project."""
         terms = thread_search.terms_of(query)
 
         def search(tx: Transaction) -> list[Row]:
@@ -166,13 +173,15 @@ class Threads:
         return _rank_hits(await self._database.read(search), time())[:limit] if terms else []
 
     async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
+        """List the threads, latest first."""
+
         def fetch(tx: Transaction) -> list[Row]:
             _check_project(tx, user_id, project_id)
             return tx.fetch_all(
                 _SELECT_THREADS, user_id=user_id, project_id=project_id, limit=limit
             )
 
-        return [ThreadSummary(*row) for row in await self._database.read(fetch)]
+        return [_thread_from_row(row) for row in await self._database.read(fetch)]
 
 
 def _check_entry(entry: NewEntry, title: str) -> None:
@@ -214,7 +223,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
         tx.lock_name(f"thread entry {entry.user_id} {entry.project_id} {entry.key}")
         existing = tx.fetch_one(_SELECT_ENTRY_BY_KEY, key=entry.key, **project_key)
         if existing is not None:
-            return ThreadEntry(*existing)
+            return _entry_from_row(existing)
     thread_id, thread_title = _lock_thread(tx, entry, title)
     now = time()
     entry_id = tx.insert(
@@ -230,7 +239,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
     tx.execute(_UPDATE_THREAD_TIME, thread_id=thread_id, now=now)
     row = tx.fetch_one(_SELECT_ENTRY, id=entry_id)
     assert row is not None
-    return ThreadEntry(*row)
+    return _entry_from_row(row)
 
 
 def _lock_thread(tx: Transaction, entry: NewEntry, title: str) -> Row:
@@ -268,16 +277,26 @@ def _rank_hits(rows: list[Row], now: float) -> list[EntryHit]:
     """
     best = max((row[-1] for row in rows), default=0.0) or 1.0
     hits = [_score_hit(row, best, now) for row in rows]
-    return sorted(hits, key=lambda hit: (-hit.score, -hit.entry.id))
+    return sorted(hits, key=lambda hit: (-hit.score, -hit.id))
 
 
 def _score_hit(row: Row, best: float, now: float) -> EntryHit:
-    *values, title, relevance = row
-    entry = ThreadEntry(*values)
-    days = max(0.0, now - entry.created_at) / 86_400
+    id_, thread_id, author, entry_type, content, created_at, title, relevance = row
+    days = max(0.0, now - created_at) / 86_400
     recency = 0.5 ** (days / RECENCY_HALF_LIFE_DAYS)
     score = relevance / best * (1 - RECENCY_WEIGHT + RECENCY_WEIGHT * recency)
-    return EntryHit(entry, title, score)
+    at = Timestamp(created_at)
+    return EntryHit(id_, thread_id, author, entry_type, content, at, title, score)
+
+
+def _thread_from_row(row: Row) -> ThreadSummary:
+    id_, title, entries, created_at, updated_at = row
+    return ThreadSummary(id_, title, entries, Timestamp(created_at), Timestamp(updated_at))
+
+
+def _entry_from_row(row: Row) -> ThreadEntry:
+    id_, thread_id, author, entry_type, content, created_at = row
+    return ThreadEntry(id_, thread_id, author, entry_type, content, Timestamp(created_at))
 
 
 def _thread_not_found(thread_id: int) -> NotFound:

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Integer, bindparam, case, select, update
 
 from dodona.core.domain.conversations.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
-from dodona.core.domain.conversations.conversation import Claim, EndReceipt, RunEnd
+from dodona.core.domain.conversations.conversation import Claim, RunEnd
 from dodona.core.errors import BadRequest
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import MENTION_VALUES, merge_mentions
@@ -18,8 +18,8 @@ from dodona.store.conversations.messages import add_messages, check_messages, re
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.db.text import Redact
-from dodona.store.runs.pending import PendingWrites, save_pins
 from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
+from dodona.store.runs.steps import PendingWrites, save_pins
 from dodona.store.schema import conversations, oracle_contexts, runs
 
 _END = statement(
@@ -33,11 +33,11 @@ _END = statement(
         ended_at=bindparam("now"),
     )
 )
-_select_updated_at = select(conversations.c.updated_at).where(
-    conversations.c.id == bindparam("conversation_id")
+_LOCK_LANE = statement(
+    select(conversations.c.id)
+    .where(conversations.c.id == bindparam("conversation_id"))
+    .with_for_update()
 )
-_SELECT_UPDATED_AT = statement(_select_updated_at)
-_LOCK_LANE = statement(_select_updated_at.with_for_update())
 
 _MAX_CONTEXT_TOKENS: Final = TOKEN_BUDGET_BOUNDS[1] * 11 // 10
 _budget = oracle_contexts.c.token_budget
@@ -80,8 +80,11 @@ def redact_end(end: RunEnd, redact: Redact) -> RunEnd:
 
 def end_run(
     tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrites, error_json: str | None
-) -> EndReceipt:
-    """End a run. The head moves to it, unless it was moved elsewhere: then the run is a branch."""
+) -> float | None:
+    """End a run. The head moves to it, unless it was moved elsewhere: then the run is a branch.
+
+    Returns when the conversation was updated; None if the head was moved elsewhere.
+    """
     now = time()
     conversation_id = claim.conversation_id
     # Lock order: the lane before the run, so that a claim never finds the run still open while it
@@ -107,7 +110,7 @@ def end_run(
     if end.model:
         _touch_context(tx, conversation_id, end, now=now)
     settle_interrupted(tx, claim.run_id)
-    return EndReceipt(head_moved, now if head_moved else _updated_at(tx, conversation_id))
+    return now if head_moved else None
 
 
 def _touch_context(tx: Transaction, conversation_id: int, end: RunEnd, *, now: float) -> None:
@@ -122,9 +125,3 @@ def _touch_context(tx: Transaction, conversation_id: int, end: RunEnd, *, now: f
         new_tokens=min(max(0, end.context_tokens), _MAX_CONTEXT_TOKENS),
         **(mentions or {}),
     )
-
-
-def _updated_at(tx: Transaction, conversation_id: int) -> float:
-    row = tx.fetch_one(_SELECT_UPDATED_AT, conversation_id=conversation_id)
-    assert row is not None  # it exists as long as its run does
-    return row[0]

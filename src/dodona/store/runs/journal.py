@@ -12,22 +12,23 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import time
 from typing import Any, TypeVar
 
-from dodona.core.domain.conversations.conversation import Claim, EndReceipt, RunEnd, StepRow
+from dodona.core.domain.conversations.conversation import Claim, RunEnd, StepRow
 from dodona.core.errors import RunFenced
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, StoreOperation, Transaction, log_orphaned
 from dodona.store.db.text import Redact, map_strings, to_json
 from dodona.store.runs.finish import check_end, end_run, redact_end
-from dodona.store.runs.pending import PendingWrites, save_pins
 from dodona.store.runs.runs import check_claim
 from dodona.store.runs.steps import (
     NO_PAST_ATTEMPTS,
     PastAttempts,
+    PendingWrites,
     encode_record,
     expire_payloads,
     read_past_attempts,
     read_steps,
+    save_pins,
 )
 
 T = TypeVar("T")
@@ -173,7 +174,8 @@ class RunJournal:
 
         return await self._write(write)
 
-    async def end(self, run_end: RunEnd) -> EndReceipt:
+    async def end(self, run_end: RunEnd) -> float | None:
+        """End the run. Return when the conversation was updated; None if its head was moved."""
         self._raise_if_unusable()
         check_end(run_end)
         run_end = redact_end(run_end, self._redact)
@@ -183,14 +185,14 @@ class RunJournal:
             else to_json(map_strings(dict(run_end.error), self._redact))
         )
         async with self._write_lock:
-            receipt = await self._write(
+            updated_at = await self._write(
                 lambda tx, pending: end_run(
                     tx, self._claim, run_end, pending=pending, error_json=error
                 ),
                 soft=False,
             )
         self._on_run_ended(self._claim)
-        return receipt
+        return updated_at
 
     async def _write(
         self, operation: Callable[[Transaction, PendingWrites], T], *, soft: bool = True

@@ -13,12 +13,14 @@ from dodona.core.domain.conversations.contexts import (
     ContextStatus,
     OracleContext,
 )
+from dodona.core.domain.notices import StoredNotice
 from dodona.core.domain.projects import Project
 from dodona.store.conversations.contexts import CONTEXT_COLUMNS, context_from_row
 from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.db.text import from_json
+from dodona.store.notifications.notices import load_run_notices
 from dodona.store.projects.projects import PROJECT_COLUMNS, project_from_row
 from dodona.store.schema import (
     IS_OPEN,
@@ -55,7 +57,7 @@ class SubmitTarget(NamedTuple):
     settings: Mapping[str, Any]
     context: OracleContext | None
     lane: Lane | None
-    has_undelivered_notices: bool = False  # undelivered ones
+    has_undelivered_notices: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -66,6 +68,12 @@ class SubmitTarget(NamedTuple):
             and context.status is not ContextStatus.CLOSED
             and self.lane is not None
         )
+
+    def load_notices(self, tx: Transaction) -> tuple[StoredNotice, ...]:
+        """Load the undelivered notices for a run; most targets have none."""
+        if not self.has_undelivered_notices:
+            return ()
+        return load_run_notices(tx, self.project.user_id, self.project.id)
 
     @property
     def max_window_runs(self) -> int:
@@ -117,6 +125,7 @@ _SELECT_LANE = statement(
     .select_from(conversations.outerjoin(_head, _head.c.id == conversations.c.head_id))
     .where(conversations.c.id == bindparam("its_id"))
 )
+_SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
 _LOCK_LANE = statement(
     select(conversations.c.id).where(conversations.c.id == bindparam("its_id")).with_for_update()
 )
@@ -179,6 +188,12 @@ def _next_extent(
     if oldest is None and parent_id is not None:
         return None  # it was appended without a run, or driven by an older Dodona
     return WindowExtent(oldest or head_id, window_runs + 1, window_tokens + tokens)
+
+
+def load_window_start(tx: Transaction, run_id: int) -> int | None:
+    """Return the oldest run in the window of a run; None if the run has no window."""
+    row = tx.fetch_one(_SELECT_WINDOW_START, run_id=run_id)
+    return None if row is None else row[0]
 
 
 def lock_and_load_lane(tx: Transaction, conversation_id: int) -> Lane:

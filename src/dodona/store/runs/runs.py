@@ -10,33 +10,33 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from time import time
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Integer, bindparam, func, select, update
+from sqlalchemy import Integer, bindparam, func, or_, select, update
 
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
-    LaneBusy,
     NewMessage,
+    QueuedRun,
     RunNode,
     RunOverview,
     RunRequest,
     RunStatus,
     StoredMessage,
-    SubmitReceipt,
+    Window,
 )
+from dodona.core.domain.projects import Project
 from dodona.core.errors import NotFound, RunFenced
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import check_token_budget
-from dodona.store.conversations.conversations import HEAD
 from dodona.store.conversations.messages import (
     MESSAGE_COLUMNS,
-    add_messages,
     check_messages,
     message_from_row,
+    read_question,
     redact_message,
 )
 from dodona.store.conversations.nodes import (
@@ -47,26 +47,41 @@ from dodona.store.conversations.nodes import (
     find_parent,
     node_from_row,
 )
-from dodona.store.conversations.window import WindowExtent
+from dodona.store.conversations.window import (
+    EMPTY_EXTENT,
+    WindowExtent,
+    read_next_window,
+    reload_window,
+)
 from dodona.store.db.database import Database, StoreOperation, Transaction, log_orphaned
-from dodona.store.db.owners import describe_owner
-from dodona.store.db.statements import insert_returning_id, statement
+from dodona.store.db.statements import statement
 from dodona.store.db.text import Redact
-from dodona.store.runs.inputs import build_run_inputs
-from dodona.store.runs.listing import list_open_runs, list_runs
-from dodona.store.runs.submit import submit_run
-from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
+from dodona.store.runs.lanes import (
+    SubmitTarget,
+    find_target,
+    load_window_start,
+    placeholder_context,
+)
+from dodona.store.runs.submit import build_question, insert_queued, read_options, submit_run
+from dodona.store.schema import (
+    IS_OPEN,
+    IS_QUEUED,
+    Id,
+    conversations,
+    messages,
+    oracle_contexts,
+    pins,
+    runs,
+)
 
-_Got = TypeVar("_Got", bound=SubmitReceipt | ClaimedRun | LaneBusy | None)
+_Got = TypeVar("_Got", bound=ClaimedRun | QueuedRun | RunNode | None)
+
+_MAX_QUESTION_CHARS: Final = 200  # in a list
+_MAX_ID: Final = 2**62
 
 _BY_ID = runs.c.id == bindparam("run_id")
 IS_CLAIMED = (_BY_ID, runs.c.attempt == bindparam("held"), runs.c.status == "running")
 
-_INSERT_RUN = insert_returning_id(
-    runs,
-    *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
-    *("tokens", "created_at"),
-)
 _SELECT_FIRST_OPEN = statement(
     select(*NODE_COLUMNS, runs.c.follows_head)
     .where(runs.c.conversation_id == bindparam("conversation_id"), IS_OPEN)
@@ -97,7 +112,6 @@ _CLAIM = statement(
     .returning(runs.c.attempt)
 )
 _LOCK_CLAIMED = statement(select(runs.c.id).where(*IS_CLAIMED).with_for_update())
-_UPDATE_WAITING = statement(update(runs).where(*IS_CLAIMED).values(status="waiting", owner=None))
 _REQUEST_CANCEL = statement(
     update(runs)
     .where(_BY_ID, IS_OPEN)
@@ -121,6 +135,36 @@ _SELECT_MESSAGES = statement(
     .where(messages.c.run_id == bindparam("run_id"))
     .order_by(messages.c.ordinal)
 )
+_SELECT_PINS = statement(select(pins.c.content).where(pins.c.hash == bindparam("pins_hash")))
+_SELECT_RUNS = statement(
+    select(
+        *NODE_COLUMNS,
+        conversations.c.project_id,
+        func.substr(messages.c.content, 1, _MAX_QUESTION_CHARS),
+    )
+    .join(conversations, conversations.c.id == runs.c.conversation_id)
+    .outerjoin(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
+    .where(
+        runs.c.user_id == bindparam("its_user"),
+        runs.c.id < bindparam("before"),
+        or_(
+            bindparam("any_project"),
+            conversations.c.project_id == bindparam("its_project"),
+        ),
+    )
+    .order_by(runs.c.id.desc())
+    .limit(bindparam("limit"))
+)
+_SELECT_OPEN_RUNS = statement(
+    select(runs.c.id)
+    .join(oracle_contexts, oracle_contexts.c.conversation_id == runs.c.conversation_id)
+    .where(
+        oracle_contexts.c.user_id == bindparam("its_user"),
+        oracle_contexts.c.project_id == bindparam("its_project"),
+        IS_OPEN,
+    )
+    .order_by(IS_QUEUED, runs.c.id)
+)
 
 
 class Runs:
@@ -137,65 +181,54 @@ class Runs:
         conversation_id: int,
         message: NewMessage,
         *,
-        parent: int | Literal["head"] = HEAD,
+        parent: int | None = None,
         session_key: str | None = None,
-        origin: str = "user",
     ) -> RunNode:
-        """Accept a message: from now on it will be answered, even if the process crashes.
+        """Accept a message in any conversation: it will be answered, even if the process crashes.
 
-        It continues from the head at the time when it is claimed, or from a given node.
+        It continues from `parent`, or from the head at the time when it is claimed.
         """
         check_messages([message])
         message = redact_message(message, self._redact)
-        now = time()
 
         def accept(tx: Transaction) -> RunNode:
             conversation = find_conversation(tx, user_id, conversation_id, lock=True)
-            if parent != HEAD:
+            if parent is not None:
                 find_parent(tx, conversation, parent)
-            run_id = tx.insert(
-                _INSERT_RUN,
-                conversation_id=conversation_id,
-                user_id=user_id,
-                parent_id=None if parent == HEAD else parent,
-                follows_head=parent == HEAD,
-                session_key=session_key,
-                origin=origin,
-                tokens=message.token_count,
-                created_at=now,
+            row = {"user_id": user_id, "session_key": session_key, "origin": "user"}
+            run_id = insert_queued(
+                tx, message, **row, conversation_id=conversation_id, parent_id=parent
             )
-            keys = {"conversation_id": conversation_id, "run_id": run_id}
-            add_messages(tx, [message], **keys, first=0, now=now)
             return find_node(tx, user_id, run_id)
 
         return await self._database.write(accept)
 
-    async def submit(self, request: RunRequest) -> SubmitReceipt:
+    async def submit(self, request: RunRequest) -> ClaimedRun | QueuedRun:
         """Submit a question; this process drives it if its lane is free."""
-        check_messages([request.message])
+        question = build_question(request)
+        check_messages([question])
         check_token_budget(request.token_budget)
-        request = replace(request, message=redact_message(request.message, self._redact))
-        receipt = await self._submit_or_release_claim(lambda tx: self._submit(tx, request))
-        assert isinstance(receipt, SubmitReceipt)
-        return receipt
+        question = redact_message(question, self._redact)
+
+        def submit(tx: Transaction) -> ClaimedRun | QueuedRun:
+            run = submit_run(tx, request, question, owner=self._database.owners.current)
+            if isinstance(run, ClaimedRun):
+                self._claimed.add(run.run_id)  # immediately, as in _claim_next
+            return run
+
+        return await self._submit_or_release_claim(submit)
 
     async def claim_next(
-        self,
-        conversation_id: int,
-        *,
-        wake_run_id: int | None = None,
-        token_budget: int = DEFAULT_TOKEN_BUDGET,
-    ) -> ClaimedRun | LaneBusy | None:
+        self, conversation_id: int, *, token_budget: int = DEFAULT_TOKEN_BUDGET
+    ) -> ClaimedRun | RunNode | None:
         """Claim the next run of a lane for this process; None if no run is queued.
 
-        A run whose process died comes first, then the oldest queued one. A waiting run is claimed
-        only with its id as `wake_run_id`. `token_budget` is that of sessions.
+        Returns the run that occupies the lane if that cannot be claimed. A run whose process died
+        comes first, then the oldest queued one. `token_budget` is that of sessions.
         """
-        result = await self._submit_or_release_claim(
-            lambda tx: self._claim_next(tx, conversation_id, wake_run_id, token_budget=token_budget)
+        return await self._submit_or_release_claim(
+            lambda tx: self._claim_next(tx, conversation_id, token_budget=token_budget)
         )
-        assert not isinstance(result, SubmitReceipt)
-        return result
 
     async def _submit_or_release_claim(self, operation: StoreOperation[_Got]) -> _Got:
         """Run a claiming operation; if the caller is cancelled, release the claimed run."""
@@ -208,22 +241,15 @@ class Runs:
             raise
 
     def _release_abandoned_claim(
-        self, result: SubmitReceipt | ClaimedRun | LaneBusy | None, error: BaseException | None
+        self, result: ClaimedRun | QueuedRun | RunNode | None, error: BaseException | None
     ) -> None:
-        claimed = result.claimed if isinstance(result, SubmitReceipt) else result
-        if isinstance(claimed, ClaimedRun):
-            self.release_claim(claimed.claim)
+        if isinstance(result, ClaimedRun):
+            self.release_claim(result)
         log_orphaned(result, error)
 
-    def _submit(self, tx: Transaction, request: RunRequest) -> SubmitReceipt:
-        receipt = submit_run(tx, request, owner=self._database.owners.current)
-        if receipt.claimed is not None:
-            self._claimed.add(receipt.run_id)  # immediately, as in _claim_next
-        return receipt
-
     def _claim_next(
-        self, tx: Transaction, conversation_id: int, wake_run_id: int | None, *, token_budget: int
-    ) -> ClaimedRun | LaneBusy | None:
+        self, tx: Transaction, conversation_id: int, *, token_budget: int
+    ) -> ClaimedRun | RunNode | None:
         lane = tx.fetch_one(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
             raise NotFound(f"there is no conversation {conversation_id}.")
@@ -231,62 +257,30 @@ class Runs:
         if row is None:
             return None
         node, follows_head, conversation = node_from_row(row[:-1]), row[-1], Conversation(*lane)
-        if (busy := self._busy_lane(tx, node, wake_run_id)) is not None:
-            return busy
+        if self._is_driven(tx, node):
+            return node
         is_next = follows_head and not node.attempt
         parent_id = conversation.head_id if is_next else node.parent_id
-        inputs, extent = build_run_inputs(
-            tx, conversation, node, parent_id, token_budget=token_budget
+        claimed = _claim(
+            tx,
+            conversation,
+            replace(node, parent_id=parent_id),
+            owner=self._database.owners.current,
+            token_budget=token_budget,
         )
-        claim = self._claim(tx, node, parent_id, extent)
-        if claim.is_resumed:
+        if claimed.is_resumed:
             settle_interrupted(tx, node.id)
         # Immediately, because the next claim may come from this process too. If the commit fails,
         # the database does not name us as the owner, and this entry has no effect.
         self._claimed.add(node.id)
-        return ClaimedRun(claim, inputs)
+        return claimed
 
-    def _busy_lane(
-        self, tx: Transaction, node: RunNode, wake_run_id: int | None
-    ) -> LaneBusy | None:
-        if node.status is RunStatus.WAITING and node.id != wake_run_id:
-            return LaneBusy(node.id, node.status, None, "a pending approval")
-        if node.owner is not None and self._is_claimed(tx, node):
-            return LaneBusy(node.id, node.status, node.owner, describe_owner(node.owner))
-        return None
-
-    def _is_claimed(self, tx: Transaction, node: RunNode) -> bool:
+    def _is_driven(self, tx: Transaction, node: RunNode) -> bool:
+        """Whether a live process drives a run, so that it cannot be claimed."""
         owners, owner = self._database.owners, node.owner
         if owner == owners.current:
             return node.id in self._claimed
         return owner is not None and owners.is_alive(owner, tx)
-
-    def _claim(
-        self, tx: Transaction, node: RunNode, parent_id: int | None, extent: WindowExtent | None
-    ) -> Claim:
-        owner = self._database.owners.current
-        oldest, run_count, token_count = extent or (None, None, None)
-        now = time()
-        row = tx.fetch_one(
-            _CLAIM,
-            run_id=node.id,
-            new_owner=owner,
-            new_parent=parent_id,
-            oldest=oldest,
-            seen=run_count,
-            seen_tokens=token_count,
-            now=now,
-        )
-        assert row is not None
-        return Claim(
-            run_id=node.id,
-            conversation_id=node.conversation_id,
-            attempt=row[0],
-            owner=owner,
-            parent_id=parent_id,
-            cancel_requested=node.cancel_requested_at is not None,
-            started_at=now if node.started_at is None else node.started_at,
-        )
 
     def release_claim(self, claim: Claim) -> None:
         """Give up a run that has not ended: it may be claimed again."""
@@ -297,18 +291,11 @@ class Runs:
 
         def lanes(tx: Transaction) -> list[int]:
             nodes = [node_from_row(row) for row in tx.fetch_all(_SELECT_OPEN)]
-            blocked = {n.conversation_id for n in nodes if self._busy_lane(tx, n, None) is not None}
+            blocked = {n.conversation_id for n in nodes if self._is_driven(tx, n)}
             return sorted({node.conversation_id for node in nodes} - blocked)
 
         # On PostgreSQL, checking an owner takes a lock briefly, which readers may not do.
         return await self._database.write(lanes)
-
-    async def mark_waiting(self, claim: Claim) -> None:
-        """Release the run while a person decides on an approval; it keeps its lane."""
-        await self._database.write(
-            lambda tx: raise_if_fenced(claim, tx.execute(_UPDATE_WAITING, **claim_values(claim)))
-        )
-        self._claimed.discard(claim.run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Request the cancellation of a run, durably. A queued run has ended when this returns."""
@@ -340,13 +327,24 @@ class Runs:
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
     ) -> list[RunOverview]:
         """List the runs of a user, newest first; `before` is the last id of the previous page."""
-        return await self._database.read(
-            lambda tx: list_runs(tx, user_id, project_id=project_id, before=before, limit=limit)
+        rows = await self._database.read(
+            lambda tx: tx.fetch_all(
+                _SELECT_RUNS,
+                its_user=user_id,
+                before=_MAX_ID if before is None else before,
+                any_project=project_id is None,
+                its_project=project_id or "",
+                limit=limit,
+            )
         )
+        return [RunOverview(node_from_row(row[:-2]), row[-2], row[-1] or "") for row in rows]
 
     async def list_unfinished(self, user_id: str, project_id: str) -> list[int]:
         """List the unfinished runs of a context: the running one, then the queued ones."""
-        return await self._database.read(lambda tx: list_open_runs(tx, user_id, project_id))
+        rows = await self._database.read(
+            lambda tx: tx.fetch_all(_SELECT_OPEN_RUNS, its_user=user_id, its_project=project_id)
+        )
+        return [row[0] for row in rows]
 
     async def count_unfinished(self, user_id: str) -> int:
         """Count the unfinished runs of a user."""
@@ -359,6 +357,79 @@ class Runs:
             return [message_from_row(row) for row in tx.fetch_all(_SELECT_MESSAGES, run_id=run_id)]
 
         return await self._database.read(read)
+
+
+def _claim(
+    tx: Transaction, conversation: Conversation, node: RunNode, *, owner: str, token_budget: int
+) -> ClaimedRun:
+    """Claim a run; `token_budget` is that of sessions."""
+    user_id, project_id = conversation.user_id, conversation.project_id
+    target = find_target(tx, user_id, project_id)
+    target = target or SubmitTarget(Project(user_id, project_id), {}, None, None)
+    context = target.context
+    if context is None or node.session_key is not None:
+        context = placeholder_context(user_id, project_id, token_budget=token_budget)
+    window, extent = _load_window(
+        tx, node, budget=context.token_budget, max_runs=target.max_window_runs
+    )
+    oldest, run_count, token_count = extent or (None, None, None)
+    now = time()
+    claim = tx.fetch_one(
+        _CLAIM,
+        run_id=node.id,
+        new_owner=owner,
+        new_parent=node.parent_id,
+        oldest=oldest,
+        seen=run_count,
+        seen_tokens=token_count,
+        now=now,
+    )
+    assert claim is not None
+    row = None if node.pins_hash is None else tx.fetch_one(_SELECT_PINS, pins_hash=node.pins_hash)
+    question = read_question(tx, node.id)
+    return ClaimedRun(
+        *(node.id, node.conversation_id, claim[0], owner, node.parent_id),
+        question=question,
+        options=read_options(question.metadata),
+        # The context may have moved to another conversation; this run stays in its own.
+        context=replace(context, conversation_id=conversation.id),
+        project=target.project,
+        settings=target.settings,
+        window=window,
+        started_at=now if node.started_at is None else node.started_at,
+        pins=None if row is None else bytes(row[0]),
+        notices=target.load_notices(tx),
+        session_key=node.session_key,
+        origin=node.origin,
+        cancel_requested=node.cancel_requested_at is not None,
+    )
+
+
+def _load_window(
+    tx: Transaction, node: RunNode, *, budget: int, max_runs: int
+) -> tuple[Window, WindowExtent | None]:
+    """Load the window of a run; a new attempt gets the same window as the earlier one."""
+    parent_id = node.parent_id
+    if parent_id is None:
+        return Window(None, ()), EMPTY_EXTENT
+    window_start = load_window_start(tx, node.id) if node.attempt else None
+    if window_start is not None and node.started_at is not None:
+        window = reload_window(
+            tx,
+            conversation_id=node.conversation_id,
+            parent_id=parent_id,
+            oldest=window_start,
+            until=node.started_at,
+        )
+        return window, None
+    return read_next_window(
+        tx,
+        conversation_id=node.conversation_id,
+        parent_id=parent_id,
+        oldest=load_window_start(tx, parent_id),
+        budget=budget,
+        max_runs=max_runs,
+    )
 
 
 def check_claim(tx: Transaction, claim: Claim) -> None:

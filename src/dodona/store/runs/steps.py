@@ -1,9 +1,11 @@
-"""Storage of a run's steps: encoding, loading, replay after a resume, expiry."""
+"""Storage of a run's steps and pins: encoding, pending writes, replay after a resume, expiry."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 from time import time
 from typing import Any, Final
@@ -14,9 +16,10 @@ from sqlalchemy import bindparam, delete, or_, select, update
 from dodona.core.domain.conversations.conversation import Claim, StepRow
 from dodona.core.errors import RunDiverged, StoreError, TreeError
 from dodona.core.ports.journal import Effect, StepRecord
-from dodona.store.db.database import Row, Transaction
-from dodona.store.db.statements import insert_or_replace, statement
+from dodona.store.db.database import Row, StoreOperation, Transaction
+from dodona.store.db.statements import insert_or_replace, statement, upsert
 from dodona.store.db.text import Redact, from_json, to_redacted_json
+from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
 from dodona.store.schema import pins, runs, steps
 
 _COLUMNS: Final = (
@@ -35,6 +38,16 @@ _CLEAR_PAYLOADS = statement(
         steps.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at < bindparam("before"))),
     )
     .values(payload=None)
+)
+_EXISTING_HASH = select(pins.c.hash).where(pins.c.hash == bindparam("new_pins")).scalar_subquery()
+_UPDATE_PINS = statement(
+    update(runs).where(*IS_CLAIMED).values(pins_hash=_EXISTING_HASH).returning(runs.c.pins_hash)
+)
+_INSERT_PINS = upsert(
+    pins,
+    lambda add: add.values(
+        {name: bindparam(name) for name in ("hash", "content", "created_at")}
+    ).on_conflict_do_nothing(),
 )
 _DELETE_UNUSED_PINS = statement(
     delete(pins).where(
@@ -66,11 +79,6 @@ class _Payload(msgspec.Struct, omit_defaults=True):
 _payload_decoder = msgspec.json.Decoder(_Payload)
 
 
-def save_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert or replace rows of steps."""
-    tx.execute_many(_UPSERT_STEP, rows)
-
-
 def encode_record(key: str, record: StepRecord, redact: Redact) -> str:
     """Encode the result of a step as JSON without secrets."""
     payload: dict[str, Any] = {}
@@ -87,6 +95,64 @@ def encode_record(key: str, record: StepRecord, redact: Redact) -> str:
             f"the output of leaf '{record.leaf}' at {key} cannot be stored: {error}.",
             hint="Steps may write texts, numbers, lists and maps.",
         ) from error
+
+
+class PendingWrites:
+    """The latest record of each step, operations to run with them, and the run's pins."""
+
+    __slots__ = ("operations", "pins", "started_effects", "steps")
+
+    def __init__(self) -> None:
+        self.steps: dict[str, dict[str, Any]] = {}
+        self.started_effects: set[str] = set()  # must survive a power failure
+        self.operations: list[StoreOperation[Any]] = []
+        self.pins: bytes | None = None
+
+    def add(self, row: dict[str, Any], *, is_start: bool) -> None:
+        key = row["key"]
+        self.steps[key] = row
+        if is_start:
+            self.started_effects.add(key)
+
+    def copy(self) -> PendingWrites:
+        """Return a snapshot; later records are not part of it."""
+        snapshot = PendingWrites()
+        snapshot.steps, snapshot.started_effects = self.steps.copy(), self.started_effects.copy()
+        snapshot.operations, snapshot.pins = self.operations.copy(), self.pins
+        return snapshot
+
+    def drop(self, written: PendingWrites) -> None:
+        """Drop records that have been written; a newer record of the same step stays."""
+        for key, row in written.steps.items():
+            if self.steps.get(key) is row:
+                del self.steps[key]
+        self.started_effects -= written.started_effects
+        del self.operations[: len(written.operations)]
+        if self.pins is written.pins:
+            self.pins = None
+
+    def write(self, tx: Transaction) -> None:
+        """Write the steps, then run the operations."""
+        if self.steps:
+            tx.execute_many(_UPSERT_STEP, list(self.steps.values()))
+        for operation in self.operations:
+            operation(tx)
+
+
+def save_pins(tx: Transaction, claim: Claim, content: bytes) -> None:
+    """Save the pins of a run, stored once for all runs with the same pins; check the claim."""
+    hash_ = _hash(content)
+    row = tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=hash_)
+    raise_if_fenced(claim, row)
+    if row == (None,):
+        tx.execute(_INSERT_PINS, hash=hash_, content=content, created_at=time())
+        tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=hash_)
+
+
+@lru_cache(maxsize=64)
+def _hash(content: bytes) -> str:
+    """Hash the pins; most runs share the same object, whose own hash is cached."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,32 @@
-"""Submitting questions: each becomes a run in the conversation of its context or session."""
+"""Submitting questions: each becomes a run in the conversation of its context or session.
+
+A question that arrives during a run waits, joins a queued one, or interrupts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from time import time
 from typing import Any
 
-from sqlalchemy import bindparam, select, update
+import msgspec
+from sqlalchemy import bindparam, func, select, update
 
-from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
+from dodona.core.domain.agents import QueueMode
+from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import (
-    Claim,
+    NO_OPTIONS,
+    CachedWindow,
     ClaimedRun,
-    RunInputs,
+    NewMessage,
+    QueuedRun,
+    RunOptions,
     RunRequest,
-    SubmitReceipt,
     Window,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import NotFound
+from dodona.core.errors import LaneFull, NotFound
 from dodona.store.conversations.contexts import open_context, reset_context
 from dodona.store.conversations.messages import add_messages, add_question
 from dodona.store.conversations.nodes import find_conversation, find_parent
@@ -26,18 +34,21 @@ from dodona.store.conversations.sessions import open_session
 from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent, read_next_window
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import insert_returning_id, statement
-from dodona.store.notifications.notices import load_run_notices
+from dodona.store.db.text import from_json, to_json
 from dodona.store.projects.projects import find_project
 from dodona.store.runs.lanes import (
     Lane,
     SubmitTarget,
     find_target,
+    load_window_start,
     lock_and_load_lane,
     lock_target,
     placeholder_context,
 )
-from dodona.store.runs.queue import enqueue
-from dodona.store.schema import oracle_contexts, runs
+from dodona.store.schema import IS_OPEN, IS_QUEUED, messages, oracle_contexts, runs
+
+_OPTIONS_KEY = "options"  # in a question's metadata
+_COLLECTED_KEY = "collected"  # in a question's metadata: the number of joined messages
 
 _COMMON_COLUMNS = (
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
@@ -54,10 +65,66 @@ _ACTIVATE_CONTEXT = statement(
     .where(oracle_contexts.c.id == bindparam("context_id"))
     .values(status=ContextStatus.ACTIVE.value)
 )
-_SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
+_IN_LANE = runs.c.conversation_id == bindparam("lane")
+_COUNT_QUEUED = statement(select(func.count()).select_from(runs).where(_IN_LANE, IS_QUEUED))
+_SELECT_LAST_QUEUED = statement(
+    select(
+        *(runs.c.id, runs.c.follows_head, runs.c.session_key, runs.c.origin, messages.c.id),
+        *(messages.c.content, messages.c.token_count, messages.c.metadata),
+    )
+    .join(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
+    .where(_IN_LANE, IS_QUEUED)
+    .order_by(runs.c.id.desc())
+    .limit(1)
+)
+_UPDATE_QUESTION = statement(
+    update(messages)
+    .where(messages.c.id == bindparam("message_id"))
+    .values(
+        content=bindparam("new_content"),
+        token_count=bindparam("new_count"),
+        metadata=bindparam("new_metadata"),
+    )
+)
+_ADD_RUN_TOKENS = statement(
+    update(runs)
+    .where(runs.c.id == bindparam("run_id"))
+    .values(tokens=runs.c.tokens + bindparam("more"))
+)
+_REQUEST_CANCEL_ALL = statement(
+    update(runs)
+    .where(_IN_LANE, IS_OPEN)
+    .values(cancel_requested_at=func.coalesce(runs.c.cancel_requested_at, bindparam("now")))
+    .returning(runs.c.id)
+)
+_CANCEL_ALL_QUEUED = statement(
+    update(runs)
+    .where(_IN_LANE, IS_QUEUED)
+    .values(
+        status="cancelled",
+        ended_at=bindparam("now"),
+        # They came after the current head, and were not answered.
+        parent_id=func.coalesce(runs.c.parent_id, bindparam("head", type_=runs.c.id.type)),
+    )
+)
 
 
-def submit_run(tx: Transaction, request: RunRequest, *, owner: str) -> SubmitReceipt:
+def build_question(request: RunRequest) -> NewMessage:
+    """Build the message that stores a question and its options."""
+    options = msgspec.to_builtins(request.options)
+    metadata = {_OPTIONS_KEY: options} if options else None
+    return NewMessage("user", request.question, request.token_count, metadata)
+
+
+def read_options(metadata: Mapping[str, Any] | None) -> RunOptions:
+    """Read the options in the metadata of a question."""
+    options = (metadata or {}).get(_OPTIONS_KEY)
+    return NO_OPTIONS if options is None else msgspec.convert(options, RunOptions)
+
+
+def submit_run(
+    tx: Transaction, request: RunRequest, question: NewMessage, *, owner: str
+) -> ClaimedRun | QueuedRun:
     """Create a run for a question; the owner claims it immediately if the lane is free."""
     target = (
         _session_target(tx, request) if request.session_key else _find_or_open_target(tx, request)
@@ -67,15 +134,14 @@ def submit_run(tx: Transaction, request: RunRequest, *, owner: str) -> SubmitRec
     assert lane is not None
     if context.status is ContextStatus.SUSPENDED:
         tx.execute(_ACTIVATE_CONTEXT, context_id=context.id)
-        context = replace(context, status=ContextStatus.ACTIVE)
+        target = target._replace(context=replace(context, status=ContextStatus.ACTIVE))
     if request.parent_id is not None:
         find_parent(
             tx, find_conversation(tx, request.user_id, lane.conversation_id), request.parent_id
         )
     if lane.is_busy:
-        return enqueue(tx, request, lane, lambda: _insert_queued(tx, request, lane))
-    claimed = _insert_claimed(tx, request, target, lane, context, owner=owner)
-    return SubmitReceipt(claimed.claim.run_id, lane.conversation_id, claimed)
+        return _enqueue(tx, request, question, lane)
+    return _insert_claimed(tx, request, question, target, owner=owner)
 
 
 def _session_target(tx: Transaction, request: RunRequest) -> SubmitTarget:
@@ -114,32 +180,30 @@ def _find_or_open_target(tx: Transaction, request: RunRequest) -> SubmitTarget:
     return target
 
 
-def _insert_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int:
-    now = time()
-    run_id = tx.insert(
-        _INSERT_QUEUED, **_row_values(request, lane, now), parent_id=request.parent_id
-    )
-    keys = {"conversation_id": lane.conversation_id, "run_id": run_id}
-    add_messages(tx, [request.message], **keys, first=0, now=now)
-    return run_id
-
-
 def _insert_claimed(
     tx: Transaction,
     request: RunRequest,
+    question: NewMessage,
     target: SubmitTarget,
-    lane: Lane,
-    context: OracleContext,
     *,
     owner: str,
 ) -> ClaimedRun:
     now = time()
+    context, lane = target.context, target.lane
+    assert context is not None
+    assert lane is not None
     parent_id = lane.head_id if request.parent_id is None else request.parent_id
     window, extent = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
     run_id = tx.insert(
         _INSERT_CLAIMED,
-        **_row_values(request, lane, now),
+        conversation_id=lane.conversation_id,
+        user_id=request.user_id,
         parent_id=parent_id,
+        follows_head=request.parent_id is None,
+        session_key=request.session_key,
+        origin=request.origin,
+        tokens=request.token_count,
+        created_at=now,
         status="running",
         attempt=1,
         owner=owner,
@@ -148,33 +212,22 @@ def _insert_claimed(
         window_runs=extent.run_count,
         window_tokens=extent.tokens,
     )
-    question = add_question(
-        tx, request.message, conversation_id=lane.conversation_id, run_id=run_id, now=now
+    stored = add_question(
+        tx, question, conversation_id=lane.conversation_id, run_id=run_id, now=now
     )
-    cached = request.cached_window if window is None else None
-    user_id, project_id = request.user_id, request.project_id
-    notices = load_run_notices(tx, user_id, project_id) if target.has_undelivered_notices else ()
-    inputs = RunInputs(
-        *(question, context, target.project, target.settings, window, lane.updated_at),
-        cached_window=cached,
-        notices=notices,
+    return ClaimedRun(
+        *(run_id, lane.conversation_id, 1, owner, parent_id),
+        question=stored,
+        options=read_options(stored.metadata),
+        context=context,
+        project=target.project,
+        settings=target.settings,
+        window=window,
+        started_at=now,
+        notices=target.load_notices(tx),
         session_key=request.session_key,
         origin=request.origin,
     )
-    claim = Claim(run_id, lane.conversation_id, 1, owner, parent_id, started_at=now)
-    return ClaimedRun(claim, inputs)
-
-
-def _row_values(request: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
-    return {
-        "conversation_id": lane.conversation_id,
-        "user_id": request.user_id,
-        "follows_head": request.parent_id is None,
-        "session_key": request.session_key,
-        "origin": request.origin,
-        "tokens": request.message.token_count,
-        "created_at": now,
-    }
 
 
 def _load_window(
@@ -185,19 +238,19 @@ def _load_window(
     parent_id: int | None,
     *,
     budget: int,
-) -> tuple[Window | None, WindowExtent]:
+) -> tuple[Window | CachedWindow, WindowExtent]:
     """Load the history before the question, unless the caller has it cached, and its extent."""
     if parent_id is None:
         return Window(None, ()), EMPTY_EXTENT
     if parent_id != lane.head_id:
-        row = tx.fetch_one(_SELECT_WINDOW_START, run_id=parent_id)
-        oldest = None if row is None else row[0]
+        oldest = load_window_start(tx, parent_id)
     elif (extent := lane.next_window_extent) is None:
         oldest = None
     else:
         fits = extent.tokens <= budget and extent.run_count <= target.max_window_runs
-        if fits and _is_cached_window_current(request, lane):
-            return None, extent
+        cached = request.cached_window
+        if fits and cached is not None and cached.is_current(lane.head_id, lane.updated_at):
+            return cached, extent
         oldest = extent.oldest_run_id
     return read_next_window(
         tx,
@@ -209,7 +262,96 @@ def _load_window(
     )
 
 
-def _is_cached_window_current(request: RunRequest, lane: Lane) -> bool:
-    cached = request.cached_window
-    current = (lane.head_id, lane.updated_at)
-    return cached is not None and (cached.head_id, cached.updated_at) == current
+# -- queueing ------------------------------------------------------------------------------------
+
+
+def _enqueue(tx: Transaction, request: RunRequest, question: NewMessage, lane: Lane) -> QueuedRun:
+    """Add a question to a busy, locked lane."""
+    conversation_id = lane.conversation_id
+    interrupted: tuple[int, ...] = ()
+    # A question that branches off needs its own parent: it is neither joined nor interrupts.
+    if request.parent_id is None and request.queueing is QueueMode.INTERRUPT:
+        interrupted = _interrupt(tx, lane)
+    if request.parent_id is None and request.queueing is QueueMode.COLLECT:
+        run_id = _append_to_last_queued(tx, request, question, lane)
+        if run_id is not None:
+            return QueuedRun(run_id, conversation_id)
+    row = tx.fetch_one(_COUNT_QUEUED, lane=conversation_id)
+    assert row is not None
+    _check_queue_limit(request, row[0])
+    run_id = insert_queued(
+        tx,
+        question,
+        conversation_id=conversation_id,
+        user_id=request.user_id,
+        parent_id=request.parent_id,
+        session_key=request.session_key,
+        origin=request.origin,
+    )
+    return QueuedRun(run_id, conversation_id, interrupted)
+
+
+def insert_queued(
+    tx: Transaction,
+    question: NewMessage,
+    *,
+    conversation_id: int,
+    parent_id: int | None,
+    **row: Any,
+) -> int:
+    """Insert a queued run with its question; without a parent, it will follow the head."""
+    now = time()
+    run_id = tx.insert(
+        _INSERT_QUEUED,
+        **row,
+        conversation_id=conversation_id,
+        parent_id=parent_id,
+        follows_head=parent_id is None,
+        tokens=question.token_count,
+        created_at=now,
+    )
+    add_messages(tx, [question], conversation_id=conversation_id, run_id=run_id, first=0, now=now)
+    return run_id
+
+
+def _check_queue_limit(request: RunRequest, queued: int) -> None:
+    if queued >= request.queue_limit:
+        raise LaneFull(
+            f"{queued} messages of this conversation are already queued.",
+            hint="Wait for some of them, cancel them, or raise queue_limit of the agent.",
+        )
+
+
+def _interrupt(tx: Transaction, lane: Lane) -> tuple[int, ...]:
+    now = time()
+    rows = tx.fetch_all(_REQUEST_CANCEL_ALL, lane=lane.conversation_id, now=now)
+    tx.execute(_CANCEL_ALL_QUEUED, lane=lane.conversation_id, now=now, head=lane.head_id)
+    return tuple(row[0] for row in rows)
+
+
+def _append_to_last_queued(
+    tx: Transaction, request: RunRequest, question: NewMessage, lane: Lane
+) -> int | None:
+    """Append the message to the last queued one; None if that differs in more than its text."""
+    row = tx.fetch_one(_SELECT_LAST_QUEUED, lane=lane.conversation_id)
+    if row is None:
+        return None
+    run_id, follows_head, session_key, origin, message_id, content, count, metadata_json = row
+    metadata: dict[str, Any] = {} if metadata_json is None else from_json(metadata_json)
+    number = metadata.pop(_COLLECTED_KEY, 1)
+    is_alike = read_options(metadata) == read_options(question.metadata)
+    if not (
+        follows_head and is_alike and (session_key, origin) == (request.session_key, request.origin)
+    ):
+        return None
+    _check_queue_limit(request, number)
+    more = question.token_count
+    tx.execute(
+        _UPDATE_QUESTION,
+        message_id=message_id,
+        new_content=f"{content}\n\n{question.content}",
+        new_count=count + more,
+        new_metadata=to_json({**metadata, _COLLECTED_KEY: number + 1}),
+    )
+    tx.execute(_ADD_RUN_TOKENS, run_id=run_id, more=more)
+    return run_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.threads import ThreadLogs, ThreadSummary
+from dodona.core.domain.knowledge.threads import ThreadSummary
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import (
@@ -15,6 +15,7 @@ from dodona.core.ports.tools import (
     ToolContext,
     ToolOutput,
 )
+from dodona.store.projects.threads import Threads
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import format_date
 
@@ -38,7 +39,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_list."""
 
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)

@@ -14,11 +14,11 @@ from dodona.core.domain.knowledge.threads import (
     MAX_ENTRY_CHARS,
     MAX_TITLE_CHARS,
     NewEntry,
-    ThreadLogs,
 )
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.projects.threads import Threads
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import MAX_ID, build_source, citation_of
 
@@ -60,7 +60,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_push."""
 
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.KEYED, timeout_seconds=15)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.threads import ThreadEntry, ThreadLogs, ThreadPage
+from dodona.core.domain.knowledge.threads import ThreadEntry, ThreadPage
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.projects.threads import Threads
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import MAX_ID, build_source, format_entry
 
@@ -50,7 +51,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_read."""
 
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE, timeout_seconds=10)

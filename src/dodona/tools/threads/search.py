@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.store.projects.threads import Threads
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import build_source, format_entry
 
@@ -46,7 +46,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+def add(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_seek."""
 
     @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)
@@ -55,11 +55,11 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
         hits = await logs.search(context.user_id, context.project_id, query, limit=limit)
         if not hits:
             return ToolOutput("Nothing found.")
-        excerpts = [build_excerpt(hit.entry.content, query) for hit in hits]
+        excerpts = [build_excerpt(hit.content, query) for hit in hits]
         pairs = list(zip(hits, excerpts, strict=True))
         return ToolOutput(
-            "\n\n".join(format_entry(hit.entry, hit.title, text) for hit, text in pairs),
-            tuple(build_source(hit.entry, hit.title, text) for hit, text in pairs),
+            "\n\n".join(format_entry(hit, hit.title, text) for hit, text in pairs),
+            tuple(build_source(hit, hit.title, text) for hit, text in pairs),
             scores=tuple(hit.score for hit in hits),
         )
 

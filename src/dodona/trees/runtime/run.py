@@ -42,8 +42,9 @@ class Options:
 
     `host` is passed to every leaf with a parameter of that name. If `output` returns a value, the
     step records that instead of the chunk. `replay` receives the chunks of steps that are replayed
-    from the journal; by default they go to `output`. A run that needs more than `max_ticks` is
-    stopped.
+    from the journal; by default they go to `output`. `on_live` is called before each step that the
+    journal does not have, so a host knows when the replay is over. A run that needs more than
+    `max_ticks` is stopped.
     """
 
     journal: Journal | None = None
@@ -51,6 +52,7 @@ class Options:
     emit: Emit | None = None
     output: Callable[[Any], Any] | None = None
     replay: Callable[[Any], None] | None = None
+    on_live: Callable[[], None] | None = None
     host: Any = None
     watchdog: Watchdog | None = None
     trace: Trace | None = None
@@ -112,6 +114,7 @@ class Run:
         "is_broken",
         "is_halting",
         "journal",
+        "on_live",
         "options",
         "program",
         "record_visit",
@@ -129,6 +132,7 @@ class Run:
         self.options = options or Options()
         self.journal = self.options.journal
         self.host = self.options.host
+        self.on_live = self.options.on_live or _noop
         self.board = Blackboard(tree.run_schema, values)
         self.record_visit = (
             self.options.trace.record_visit if self.options.trace is not None else _ignore_visit
@@ -522,6 +526,10 @@ class Run:
         self.emit(TREE_STUCK, Severity.ERROR, **report)
         if escalate:
             self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
+
+
+def _noop() -> None:
+    """Do nothing: the host does not follow the replay."""
 
 
 def _ignore_visit(visit: object) -> None:

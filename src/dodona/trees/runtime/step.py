@@ -119,11 +119,13 @@ class Step:
             self.frame.run.crash(error)
             return FAILURE
         if record is None or record.leaf != leaf.name:
-            # The journal may have stopped the run at its end.
+            self.frame.run.on_live()
+            # The journal may have stopped the run at its end, and the host when the replay ended.
             return FAILURE if self._is_blocked() else None
         if record.outcome_unknown and leaf.wants_step:
             self.outcome_unknown = True
-            return None
+            self.frame.run.on_live()
+            return FAILURE if self._is_blocked() else None
         return self._apply_record(record)
 
     def _apply_record(self, record: StepRecord) -> Status:

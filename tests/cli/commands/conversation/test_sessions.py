@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.conversations.conversation import (
+    ClaimedRun,
+    NewMessage,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+)
 from dodona.store import Store
 from tests.cli.running import dodona
 
@@ -22,13 +28,14 @@ async def talk(file: Path) -> None:
             RunRequest(
                 user_id="local",
                 project_id="default",
-                message=NewMessage("user", "Why?\x1b[2J", 3),
+                question="Why?\x1b[2J",
+                token_count=3,
                 agent_id="work",
                 session_key=KEY,
             )
         )
-        assert asked.claimed is not None
-        journal = await store.journals.open(asked.claimed.claim)
+        assert isinstance(asked, ClaimedRun)
+        journal = await store.journals.open(asked)
         used = {"messages": 2, "input_tokens": 1200, "output_tokens": 30}
         journal.add_to_next_commit(store.sessions.add_counts("local", KEY, **used))
         answer = NewMessage("assistant", "So.", 2)

@@ -15,6 +15,7 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunRequest,
     RunStatus,
+    Window,
 )
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store, reserve
@@ -25,26 +26,25 @@ from tests.stored import budgets_of
 
 
 async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> ClaimedRun:
-    message = NewMessage("user", question, tokens)
     found = await store.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message, **more)
+        RunRequest(user_id="ada", question=question, token_count=tokens, **more)
     )
-    assert found.claimed is not None
-    return found.claimed
+    assert isinstance(found, ClaimedRun)
+    return found
 
 
 async def said(store: Store, question: str, *, new_conversation: bool = False, **more: Any) -> int:
     """A run that was asked and answered, and what it leaves."""
     run = await asked(store, question, new_conversation=new_conversation)
-    journal = await store.journals.open(run.claim)
+    journal = await store.journals.open(run)
     message = NewMessage("assistant", f"on {question}", 10)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,), model="oak", **more))
-    return run.claim.run_id
+    return run.run_id
 
 
 def questions(run: ClaimedRun) -> list[str]:
-    assert run.inputs.window is not None
-    return [message.content for message in run.inputs.window.messages if message.role == "user"]
+    assert isinstance(run.window, Window)
+    return [message.content for message in run.window.messages if message.role == "user"]
 
 
 def summed(run_id: int, content: str = "briefly", **more: Any) -> NewSummary:
@@ -168,7 +168,7 @@ async def test_the_next_window_begins_with_it(store: Store) -> None:
     await store.summaries.save("ada", summed(ids[2]))
     run = await asked(store, "next")
     assert questions(run) == ["3", "4"]
-    window = run.inputs.window
+    window = run.window
     assert window is not None
     assert window.summary is not None
     assert (window.summary.content, window.is_truncated) == ("briefly", False)
@@ -187,8 +187,8 @@ async def test_a_branch_from_before_it_sees_its_own_history(store: Store) -> Non
     await store.summaries.save("ada", summed(ids[3]))
     run = await asked(store, "branch", parent_id=ids[2])
     assert questions(run) == ["0", "1", "2"]
-    assert run.inputs.window is not None
-    assert run.inputs.window.summary is None
+    assert isinstance(run.window, Window)
+    assert run.window.summary is None
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -199,8 +199,8 @@ async def test_a_summary_comes_with_any_number_of_runs(store: Store, most: int) 
     await store.summaries.save("ada", summed(ids[-1 - most]))
     run = await asked(store, "next")
     assert questions(run) == [str(n) for n in range(6 - most, 6)]
-    assert run.inputs.window is not None
-    assert run.inputs.window.summary is not None
+    assert isinstance(run.window, Window)
+    assert run.window.summary is not None
 
 
 async def test_all_since_the_last_summary_can_be_read(store: Store) -> None:
@@ -246,7 +246,7 @@ async def test_a_name_with_a_comma_does_not_become_two(store: Store) -> None:
 
 async def test_a_run_that_nobody_answered_leaves_nothing(store: Store) -> None:
     run = await asked(store, "one")
-    journal = await store.journals.open(run.claim)
+    journal = await store.journals.open(run)
     message = NewMessage("assistant", "No answer.", 3)
     await journal.end(RunEnd(status=RunStatus.FAILED, messages=(message,), decisions=("a",)))
     assert (await store.contexts.get("ada", "default")).key_decisions == ()

@@ -9,6 +9,7 @@ import pytest
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
     Claim,
+    ClaimedRun,
     Conversation,
     NewSummary,
     RunRequest,
@@ -303,10 +304,10 @@ async def test_a_context_holds_what_is_before_its_head(store: Store) -> None:
     talk = 0
     for number in range(3):
         taken = await store.runs.submit(
-            RunRequest(user_id="ada", project_id="default", message=said(f"q{number}", tokens=100))
+            RunRequest(user_id="ada", project_id="default", question=f"q{number}", token_count=100)
         )
-        assert taken.claimed is not None
-        await ended(store, taken.claimed.claim, DONE, answer(tokens=50))
+        assert isinstance(taken, ClaimedRun)
+        await ended(store, taken, DONE, answer(tokens=50))
         runs.append(taken.run_id)
         talk = taken.conversation_id
 

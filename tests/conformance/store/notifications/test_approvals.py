@@ -17,10 +17,8 @@ from dodona.store.schema import approvals as table
 from tests.conformance.store.saying import (
     approval,
     asked,
-    claimed,
     deadlocks,
     ended,
-    next_of,
     rows_of,
     said,
 )
@@ -100,8 +98,6 @@ async def test_what_waits_is_of_runs_that_go_on(
     kept = [await ask(store, each, call_id) for each, call_id in calls]
     assert await store.approvals.pending("ada") == kept
     await decide(store, claim)
-    assert await store.approvals.pending("ada") == kept[:2]
-    await store.runs.mark_waiting(late)  # a person is asked: it holds its lane, and no process
     assert await store.approvals.pending("ada") == kept[:2]
     await ended(store, claim, RunStatus.CANCELLED)
     assert await store.approvals.pending("ada") == [kept[1]]
@@ -371,18 +367,3 @@ async def test_what_a_dead_process_asked_is_decided_for_the_next(
     again = await ask(store, claim)
     assert (again.decision, again.decided_by) == (Decision.APPROVED, "who approved")
     assert again.asked_at == waiting.asked_at
-
-
-async def test_a_run_that_waits_for_a_person_is_woken_with_the_decision(
-    store: Store, talk: Conversation, claim: Claim
-) -> None:
-    """It can be decided while no process drives it."""
-    await ask(store, claim)
-    await store.runs.mark_waiting(claim)
-    decided = await decide(store, claim)
-    woken = await next_of(store, talk.id, waking=claim.run_id)
-    assert isinstance(woken, Claim)
-    assert await ask(store, woken) == decided
-    await ended(store, woken)
-    await store.runs.accept("ada", talk.id, said("next"))
-    await claimed(store, talk)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from time import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     Conversation,
+    QueuedRun,
     RunEnd,
-    RunInputs,
     RunRequest,
     RunStatus,
 )
@@ -26,7 +26,7 @@ from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.store import Store
 from dodona.store.notifications.notices import MAX_PENDING, MAX_RUN_NOTICES
 from dodona.store.schema import notices as table
-from tests.conformance.store.saying import asked, ended, rows_of, said
+from tests.conformance.store.saying import asked, ended, rows_of
 from tests.conformance.store.worker import Workers, all_told, told
 from tests.stored import undelivered
 
@@ -51,13 +51,13 @@ async def pending(store: Store, user_id: str = "ada", project_id: str = "default
     return [each.id for each in await undelivered(store, user_id, project_id)]
 
 
-async def brief_of(store: Store, project_id: str = "default", user_id: str = "ada") -> RunInputs:
+async def brief_of(store: Store, project_id: str = "default", user_id: str = "ada") -> ClaimedRun:
     """What a question begins with that is asked now."""
-    question = RunRequest(user_id=user_id, project_id=project_id, message=said("?"))
+    question = RunRequest(user_id=user_id, project_id=project_id, question="?", token_count=10)
     found = await store.runs.submit(question)
-    assert found.claimed is not None
-    await ended(store, found.claimed.claim)
-    return found.claimed.inputs
+    assert isinstance(found, ClaimedRun)
+    await ended(store, found)
+    return found
 
 
 def ids(notices: Sequence[StoredNotice]) -> list[int]:
@@ -340,7 +340,7 @@ async def test_who_has_lost_its_run_delivers_nothing(
     with pytest.raises(RunFenced):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await pending(second) == [kept.id]
-    assert ids(taken.inputs.notices) == [kept.id]
+    assert ids(taken.notices) == [kept.id]
 
 
 # -- briefs ----------------------------------------------------------------------------------------
@@ -362,20 +362,20 @@ async def test_a_run_begins_with_what_waits_to_be_told(store: Store) -> None:
 
 async def test_a_run_that_waited_or_was_cut_is_told_what_waits_by_then(store: Store) -> None:
     """Not what waited when it was asked: that may have been told since."""
-    question = RunRequest(user_id="ada", project_id="default", message=said("?"))
+    question = RunRequest(user_id="ada", project_id="default", question="?", token_count=10)
     first = await store.runs.submit(question)
-    assert first.claimed is not None
+    assert isinstance(first, ClaimedRun)
     before = await put(store)
     queued = await store.runs.submit(question)
-    assert queued.claimed is None
+    assert isinstance(queued, QueuedRun)
     later = await put(store)
-    await ended(store, first.claimed.claim, also=[store.notices.mark_delivered("ada", [before.id])])
+    await ended(store, first, also=[store.notices.mark_delivered("ada", [before.id])])
     for attempt in (1, 2):
         driven = await store.runs.claim_next(queued.conversation_id)
         assert isinstance(driven, ClaimedRun)
-        assert (driven.claim.run_id, driven.claim.attempt) == (queued.run_id, attempt)
-        assert driven.inputs.notices == (later,)
-        store.runs.release_claim(driven.claim)
+        assert (driven.run_id, driven.attempt) == (queued.run_id, attempt)
+        assert driven.notices == (later,)
+        store.runs.release_claim(driven)
 
 
 async def test_a_run_is_not_told_of_another_day(store: Store) -> None:

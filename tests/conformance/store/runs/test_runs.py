@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,8 +11,8 @@ import pytest
 from dodona.core.domain.conversations.conversation import (
     Claim,
     Conversation,
-    LaneBusy,
     NewMessage,
+    RunNode,
     RunStatus,
 )
 from dodona.core.errors import BadRequest, NotFound, RunFenced
@@ -36,7 +34,6 @@ from tests.conformance.store.saying import (
 )
 from tests.stored import budgets_of
 
-HERE = f"process {os.getpid()} on {socket.gethostname()}"
 DONE = RunStatus.SUCCEEDED
 KEPT = (runs, messages, steps, reservations, pins)  # what a run may change
 
@@ -160,12 +157,14 @@ async def test_a_lane_is_first_in_first_out(store: Store, talk: Conversation) ->
 async def test_a_busy_lane_tells_who_holds_it(
     store: Store, second: Store, talk: Conversation
 ) -> None:
-    """The run, its owner, and in words the process that drives it; whoever asks."""
+    """The run and its owner, whoever asks."""
     claim = await asked(store, talk)
     await store.runs.accept("ada", talk.id, said("next"))
-    busy = LaneBusy(claim.run_id, RunStatus.RUNNING, claim.owner, HERE)
-    assert await next_of(second, talk.id) == busy
-    assert await next_of(store, talk.id) == busy
+    for each in (store, second):
+        busy = await next_of(each, talk.id)
+        assert isinstance(busy, RunNode)
+        assert (busy.id, busy.status) == (claim.run_id, RunStatus.RUNNING)
+        assert busy.owner == claim.owner
 
 
 async def test_claims_at_once_have_one_winner(
@@ -179,9 +178,7 @@ async def test_claims_at_once_have_one_winner(
     )
     claims = [one for one in found if isinstance(one, Claim)]
     assert [(claim.run_id, claim.attempt) for claim in claims] == [(node.id, 1)]
-    assert all(
-        isinstance(one, LaneBusy) and one.run_id == node.id for one in found if one != claims[0]
-    )
+    assert all(isinstance(one, RunNode) and one.id == node.id for one in found if one != claims[0])
 
 
 async def test_many_workers_drive_each_run_once(
@@ -195,7 +192,7 @@ async def test_many_workers_drive_each_run_once(
     async def work(mine: Store) -> None:
         nonlocal at_once, most
         while (claim := await next_of(mine, talk.id)) is not None:
-            if isinstance(claim, LaneBusy):
+            if isinstance(claim, RunNode):
                 await asyncio.sleep(0.001)
                 continue
             at_once += 1
@@ -217,40 +214,6 @@ async def test_lanes_do_not_wait_for_each_other(store: Store, second: Store) -> 
     talks = [await store.conversations.create("ada") for _ in range(5)]
     claims = [await asked(each, talk) for talk, each in zip(talks, [store, second] * 3)]  # noqa: B905
     assert len({claim.run_id for claim in claims}) == 5
-
-
-# -- waiting ---------------------------------------------------------------------------------------
-
-
-async def test_a_waiting_run_keeps_its_lane(
-    store: Store, second: Store, talk: Conversation
-) -> None:
-    """While a person is asked, nothing else runs there; whoever wakes it drives it on."""
-    claim = await asked(store, talk)
-    later = await store.runs.accept("ada", talk.id, said("next"))
-    await store.runs.mark_waiting(claim)
-    busy = LaneBusy(claim.run_id, RunStatus.WAITING, None, "a pending approval")
-    assert await next_of(store, talk.id) == busy
-    assert await next_of(second, talk.id, waking=later.id) == busy
-
-    woken = await next_of(second, talk.id, waking=claim.run_id)
-    assert isinstance(woken, Claim)
-    assert (woken.run_id, woken.attempt, woken.is_resumed) == (claim.run_id, 2, True)
-    with pytest.raises(RunFenced):
-        await ended(store, claim, DONE, answer())
-    assert await ended(second, woken, DONE, answer())
-    assert (await claimed(store, talk)).run_id == later.id
-
-
-async def test_a_run_is_woken_once(store: Store, second: Store, talk: Conversation) -> None:
-    """An approval that arrives many times at once has one effect."""
-    claim = await asked(store, talk)
-    await store.runs.mark_waiting(claim)
-    found = await asyncio.gather(
-        *(next_of(each, talk.id, waking=claim.run_id) for _ in range(6) for each in (store, second))
-    )
-    woken = [one for one in found if isinstance(one, Claim)]
-    assert [(one.run_id, one.attempt) for one in woken] == [(claim.run_id, 2)]
 
 
 # -- attempts and zombies --------------------------------------------------------------------------
@@ -294,7 +257,6 @@ WRITES: dict[str, Write] = {
     "finish": lambda store, claim: ended(store, claim, DONE, answer()),
     "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error={"code": "x"}),
     "pin": _pins,
-    "wait": lambda store, claim: store.runs.mark_waiting(claim),
     "flush": _flushes,
     "commit": _commits,
 }
@@ -379,19 +341,6 @@ async def test_cancelling_a_running_run_is_durable_before_it_is_obeyed(
     assert await head_of(store, talk) == claim.run_id
 
 
-async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
-    store: Store, talk: Conversation
-) -> None:
-    """It holds its lane until then."""
-    claim = await asked(store, talk)
-    await store.runs.mark_waiting(claim)
-    assert await store.runs.cancel("ada", claim.run_id) is RunStatus.WAITING
-    assert isinstance(await next_of(store, talk.id), LaneBusy)
-    woken = await next_of(store, talk.id, waking=claim.run_id)
-    assert isinstance(woken, Claim)
-    assert woken.cancel_requested
-
-
 async def test_cancelling_what_has_ended_changes_nothing(store: Store, talk: Conversation) -> None:
     """The answer is how it ended."""
     claim = await asked(store, talk)
@@ -445,7 +394,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
         await ended(store, claim, DONE, answer(), also=[also_reserve, fail])
     assert [await rows_of(store, table) for table in KEPT] == before
     assert await head_of(store, talk) == first
-    assert isinstance(await next_of(store, talk.id), LaneBusy)
+    assert isinstance(await next_of(store, talk.id), RunNode)
     (budget,) = await budgets_of(store)
     assert (budget.used, budget.reserved) == (0, 30)
 
@@ -538,16 +487,15 @@ async def test_the_parent_of_a_run_is_not_pruned_under_it(store: Store, talk: Co
 
 
 async def test_open_lanes(store: Store, second: Store) -> None:
-    """Those in which something can be claimed: not those that are driven or that wait."""
+    """Those in which something can be claimed: not those that are driven."""
     talks = {
         name: await store.conversations.create("ada", title=name)
-        for name in ("empty", "queued", "ended", "mine", "another's", "waiting", "given up")
+        for name in ("empty", "queued", "ended", "mine", "another's", "given up")
     }
     await store.runs.accept("ada", talks["queued"].id, said("?"))
     await ended(store, await asked(store, talks["ended"]), DONE, answer())
     await asked(store, talks["mine"])
     await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
-    await store.runs.mark_waiting(await asked(store, talks["waiting"]))
     store.runs.release_claim(await asked(store, talks["given up"]))
     assert await store.runs.claimable_lanes() == [talks["queued"].id, talks["given up"].id]

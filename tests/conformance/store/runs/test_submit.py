@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,14 +12,14 @@ from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import (
     CachedWindow,
     ClaimedRun,
-    EndReceipt,
-    LaneBusy,
     NewMessage,
     NewSummary,
+    QueuedRun,
     RunEnd,
+    RunNode,
     RunRequest,
     RunStatus,
-    SubmitReceipt,
+    Window,
 )
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, NotFound
@@ -42,35 +41,38 @@ DONE = RunStatus.SUCCEEDED
 
 def asking(question: str = "why?", **more: Any) -> RunRequest:
     values: dict[str, Any] = {"user_id": "ada", "project_id": "default", **more}
-    return RunRequest(message=said(question), **values)
+    return RunRequest(question=question, token_count=10, **values)
 
 
 async def driven(store: Store, question: str = "why?", **more: Any) -> ClaimedRun:
     """A question whose lane was free."""
     asked = await store.runs.submit(asking(question, **more))
-    assert asked.claimed is not None
-    assert asked.claimed.claim.run_id == asked.run_id
-    return asked.claimed
+    assert isinstance(asked, ClaimedRun)
+    return asked
 
 
-async def answered(store: Store, run: ClaimedRun, text: str = "because", **more: Any) -> EndReceipt:
-    journal = await store.journals.open(run.claim)
+async def answered(
+    store: Store, run: ClaimedRun, text: str = "because", **more: Any
+) -> float | None:
+    journal = await store.journals.open(run)
     given = (NewMessage("assistant", text, more.pop("tokens", 5)),)
     return await journal.end(RunEnd(status=DONE, messages=given, **more))
 
 
-async def exchanged(store: Store, question: str, **more: Any) -> tuple[int, EndReceipt]:
-    """A question with its answer: the run, and how it ended."""
+async def exchanged(store: Store, question: str, **more: Any) -> tuple[int, float]:
+    """A question with its answer: the run, and when it moved the head."""
     run = await driven(store, question, **more)
-    return run.claim.run_id, await answered(store, run, f"on {question}")
+    ended = await answered(store, run, f"on {question}")
+    assert ended is not None
+    return run.run_id, ended
 
 
 def words(run: ClaimedRun) -> list[str]:
-    assert run.inputs.window is not None
-    return [message.content for message in run.inputs.window.messages]
+    assert isinstance(run.window, Window)
+    return [message.content for message in run.window.messages]
 
 
-async def next_driven(store: Store, asked: SubmitReceipt) -> ClaimedRun:
+async def next_driven(store: Store, asked: ClaimedRun | QueuedRun) -> ClaimedRun:
     found = await store.runs.claim_next(asked.conversation_id)
     assert isinstance(found, ClaimedRun), found
     return found
@@ -82,29 +84,27 @@ async def next_driven(store: Store, asked: SubmitReceipt) -> ClaimedRun:
 async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     """A default project, a context, a conversation, and a run that this process drives."""
     run = await driven(store, "why?", origin="rule", token_budget=8000)
-    claim, brief = run.claim, run.inputs
-    assert (claim.attempt, claim.owner, claim.parent_id) == (1, store.database.owners.current, None)
-    assert (brief.question.content, brief.question.ordinal) == ("why?", 0)
-    assert brief.question == (await store.runs.messages("ada", claim.run_id))[0]
-    assert brief.context == await store.contexts.get("ada", "default")
-    assert (brief.context.token_budget, brief.context.status) == (8000, ContextStatus.ACTIVE)
-    assert brief.context.conversation_id == claim.conversation_id
-    assert brief.project == await store.projects.get("ada", "default")
-    assert (brief.settings, brief.pins) == ({}, None)
+    assert (run.attempt, run.owner, run.parent_id) == (1, store.database.owners.current, None)
+    assert (run.question.content, run.question.ordinal) == ("why?", 0)
+    assert run.question == (await store.runs.messages("ada", run.run_id))[0]
+    assert run.context == await store.contexts.get("ada", "default")
+    assert (run.context.token_budget, run.context.status) == (8000, ContextStatus.ACTIVE)
+    assert run.context.conversation_id == run.conversation_id
+    assert run.project == await store.projects.get("ada", "default")
+    assert (run.settings, run.pins) == ({}, None)
     assert words(run) == []
-    node = await store.runs.get("ada", claim.run_id)
-    assert (node.status, node.owner, node.attempt) == (RunStatus.RUNNING, claim.owner, 1)
+    node = await store.runs.get("ada", run.run_id)
+    assert (node.status, node.owner, node.attempt) == (RunStatus.RUNNING, run.owner, 1)
     assert (node.session_key, node.origin, node.tokens) == (None, "rule", 10)
-    assert node.started_at == claim.started_at
+    assert node.started_at == run.started_at
 
 
 async def test_the_next_question_follows_the_answer(store: Store) -> None:
     """In the same context and conversation, with what was said in its window."""
-    first, ended = await exchanged(store, "one")
+    first, _ = await exchanged(store, "one")
     run = await driven(store, "two")
-    assert run.claim.parent_id == first
+    assert run.parent_id == first
     assert words(run) == ["one", "on one"]
-    assert run.inputs.updated_at == ended.updated_at
     assert [len(await rows_of(store, table)) for table in (conversations, oracle_contexts)] == [
         1,
         1,
@@ -115,15 +115,15 @@ async def test_a_question_waits_for_the_one_before(store: Store, second: Store) 
     """Whichever process asks; its parent and window are those of the moment of its turn."""
     run = await driven(store, "one")
     waiting = await second.runs.submit(asking("two"))
-    assert waiting.claimed is None
-    assert isinstance(await second.runs.claim_next(waiting.conversation_id), LaneBusy)
+    assert isinstance(waiting, QueuedRun)
+    assert isinstance(await second.runs.claim_next(waiting.conversation_id), RunNode)
     await answered(store, run, "on one")
     after = await next_driven(second, waiting)
-    assert (after.claim.run_id, after.claim.attempt) == (waiting.run_id, 1)
-    assert after.claim.parent_id == run.claim.run_id
+    assert (after.run_id, after.attempt) == (waiting.run_id, 1)
+    assert after.parent_id == run.run_id
     assert words(after) == ["one", "on one"]
-    assert (after.inputs.question.content, after.inputs.pins) == ("two", None)
-    assert (await answered(second, after)).head_moved
+    assert (after.question.content, after.pins) == ("two", None)
+    assert await answered(second, after) is not None
 
 
 async def test_a_question_does_not_pass_one_that_waits(store: Store) -> None:
@@ -132,11 +132,11 @@ async def test_a_question_does_not_pass_one_that_waits(store: Store) -> None:
     two = await store.runs.submit(asking("two"))
     await answered(store, run)
     three = await store.runs.submit(asking("three"))
-    assert three.claimed is None
+    assert isinstance(three, QueuedRun)
     order: list[int] = []
     while (found := await store.runs.claim_next(two.conversation_id)) is not None:
         assert isinstance(found, ClaimedRun)
-        order.append(found.claim.run_id)
+        order.append(found.run_id)
         await answered(store, found)
     assert order == [two.run_id, three.run_id]
 
@@ -149,7 +149,7 @@ async def test_contexts_do_not_wait_for_each_other(store: Store) -> None:
         await driven(store, project_id="wald"),
         await driven(store, user_id="bob"),
     ]
-    assert len({run.claim.conversation_id for run in found}) == 3
+    assert len({run.conversation_id for run in found}) == 3
 
 
 async def test_the_brief_has_the_users_settings_and_project(store: Store) -> None:
@@ -158,15 +158,15 @@ async def test_the_brief_has_the_users_settings_and_project(store: Store) -> Non
         Project("ada", "wald", "/notes", ("/code",), {"prompt": "short"})
     )
     run = await driven(store, project_id="wald")
-    assert run.inputs.settings == {"oracle_model": "oak"}
-    assert run.inputs.project == made
+    assert run.settings == {"oracle_model": "oak"}
+    assert run.project == made
 
 
 async def test_text_that_no_database_holds_is_mended(store: Store) -> None:
     """The brief has what is kept, so that a resumed run sees what the first one saw."""
     run = await driven(store, "nul \0, half \ud83d")
-    assert run.inputs.question.content == "nul ␀, half �"
-    assert run.inputs.question == (await store.runs.messages("ada", run.claim.run_id))[0]
+    assert run.question.content == "nul ␀, half �"
+    assert run.question == (await store.runs.messages("ada", run.run_id))[0]
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -203,19 +203,18 @@ async def test_a_question_says_something(store: Store) -> None:
 async def test_a_question_may_go_on_from_an_earlier_run(store: Store) -> None:
     """It is a branch: the window is that of its parent, and the head stays."""
     first, _ = await exchanged(store, "one")
-    second, ended = await exchanged(store, "two")
+    second, _ = await exchanged(store, "two")
     run = await driven(store, "three", parent_id=first)
-    assert run.claim.parent_id == first
+    assert run.parent_id == first
     assert words(run) == ["one", "on one"]
-    done = await answered(store, run)
-    assert done == EndReceipt(head_moved=False, updated_at=ended.updated_at)
-    assert (await driven(store, "four")).claim.parent_id == second
+    assert await answered(store, run) is None
+    assert (await driven(store, "four")).parent_id == second
 
 
 async def test_a_question_that_names_the_head_moves_it(store: Store) -> None:
     first, _ = await exchanged(store, "one")
     run = await driven(store, "two", parent_id=first)
-    assert (await answered(store, run)).head_moved
+    assert await answered(store, run) is not None
 
 
 async def test_a_question_that_names_its_parent_keeps_it_while_it_waits(store: Store) -> None:
@@ -224,7 +223,7 @@ async def test_a_question_that_names_its_parent_keeps_it_while_it_waits(store: S
     waiting = await store.runs.submit(asking("three", parent_id=first))
     await answered(store, run)
     after = await next_driven(store, waiting)
-    assert after.claim.parent_id == first
+    assert after.parent_id == first
     assert words(after) == ["one", "on one"]
 
 
@@ -244,9 +243,9 @@ async def test_a_parent_must_be_there(store: Store) -> None:
 async def test_a_parent_must_have_ended(store: Store) -> None:
     run = await driven(store, "one")
     with pytest.raises(BadRequest) as refused:
-        await store.runs.submit(asking("two", parent_id=run.claim.run_id))
+        await store.runs.submit(asking("two", parent_id=run.run_id))
     assert str(refused.value) == (
-        f"run {run.claim.run_id} is running. Wait until it has ended, or cancel it."
+        f"run {run.run_id} is running. Wait until it has ended, or cancel it."
     )
 
 
@@ -258,15 +257,15 @@ async def test_a_closed_context_begins_anew(store: Store) -> None:
     first, _ = await exchanged(store, "one")
     closed = await store.contexts.set_status("ada", "default", ContextStatus.CLOSED)
     run = await driven(store, "two", token_budget=4000)
-    assert run.claim.conversation_id != closed.conversation_id
-    assert (run.claim.parent_id, words(run)) == (None, [])
+    assert run.conversation_id != closed.conversation_id
+    assert (run.parent_id, words(run)) == (None, [])
     context = await store.contexts.get("ada", "default")
     assert (context.id, context.status, context.token_budget) == (
         closed.id,
         ContextStatus.ACTIVE,
         4000,
     )
-    assert run.inputs.context == context
+    assert run.context == context
     assert (await store.runs.get("ada", first)).status is DONE
 
 
@@ -274,10 +273,10 @@ async def test_who_wants_to_begins_anew(store: Store) -> None:
     """Though the context is open, and a run goes on in it."""
     run = await driven(store, "one")
     fresh = await driven(store, "two", new_conversation=True)
-    assert fresh.claim.conversation_id != run.claim.conversation_id
+    assert fresh.conversation_id != run.conversation_id
     assert words(fresh) == []
-    assert (await answered(store, run)).head_moved
-    assert (await driven(store, "three", new_conversation=True)).claim.parent_id is None
+    assert await answered(store, run) is not None
+    assert (await driven(store, "three", new_conversation=True)).parent_id is None
 
 
 async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
@@ -286,7 +285,7 @@ async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
     assert context.conversation_id is not None
     await store.conversations.delete("ada", context.conversation_id)
     run = await driven(store, "two")
-    assert run.claim.conversation_id != context.conversation_id
+    assert run.conversation_id != context.conversation_id
     assert words(run) == []
 
 
@@ -295,7 +294,7 @@ async def test_a_question_wakes_a_suspended_context(store: Store) -> None:
     await exchanged(store, "one")
     await store.contexts.set_status("ada", "default", ContextStatus.SUSPENDED)
     run = await driven(store, "two")
-    assert run.inputs.context.status is ContextStatus.ACTIVE
+    assert run.context.status is ContextStatus.ACTIVE
     assert (await store.contexts.get("ada", "default")).status is ContextStatus.ACTIVE
     assert words(run) == ["one", "on one"]
 
@@ -309,7 +308,7 @@ async def test_a_run_of_an_earlier_conversation_is_still_driven(
     await driven(store, "three", new_conversation=True)
     await answered(store, run)
     after = await next_driven(second, waiting)
-    assert after.inputs.context.conversation_id == waiting.conversation_id
+    assert after.context.conversation_id == waiting.conversation_id
     assert words(after) == ["one", "because"]
 
 
@@ -319,12 +318,12 @@ async def test_a_run_outside_any_context_is_driven(store: Store) -> None:
     await store.runs.accept("ada", talk.id, said("?"))
     found = await store.runs.claim_next(talk.id)
     assert isinstance(found, ClaimedRun)
-    assert (found.inputs.project.user_id, found.inputs.project.id) == ("ada", "wald")
-    assert (found.inputs.context.conversation_id, found.inputs.context.token_budget) == (
+    assert (found.project.user_id, found.project.id) == ("ada", "wald")
+    assert (found.context.conversation_id, found.context.token_budget) == (
         talk.id,
         16_000,
     )
-    assert (await answered(store, found, model="oak")).head_moved
+    assert await answered(store, found, model="oak") is not None
 
 
 # -- what the asker knows --------------------------------------------------------------------------
@@ -335,12 +334,11 @@ async def test_who_knows_the_window_is_not_told_again(store: Store) -> None:
     known: CachedWindow | None = None
     for number in range(4):
         run = await driven(store, f"q{number}", cached_window=known)
-        assert (run.inputs.window is None) == (number > 0)
-        assert run.inputs.cached_window is known
+        assert known is None or run.window is known
         ended = await answered(store, run, f"a{number}")
-        known = CachedWindow(run.claim.run_id, ended.updated_at, payload=object())
+        assert ended is not None
+        known = CachedWindow(run.run_id, ended, payload=object())
     run = await driven(store, "all")
-    assert run.inputs.cached_window is None
     assert words(run) == [f"{what}{number}" for number in range(4) for what in "qa"]
 
 
@@ -348,26 +346,26 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
     """Another head, another time, or a summary that was made since."""
     first, ended = await exchanged(store, "one")
     for known in (
-        CachedWindow(first + 1, ended.updated_at),
-        CachedWindow(first, ended.updated_at + 1),
+        CachedWindow(first + 1, ended),
+        CachedWindow(first, ended + 1),
     ):
         run = await driven(store, "two", cached_window=known)
         assert words(run)[:2] == ["one", "on one"]
-        await store.runs.cancel("ada", run.claim.run_id)
-        journal = await store.journals.open(run.claim)
+        await store.runs.cancel("ada", run.run_id)
+        journal = await store.journals.open(run)
         await journal.end(RunEnd(status=RunStatus.CANCELLED))
         context = await store.contexts.get("ada", "default")
         assert context.conversation_id is not None
         await store.conversations.move_head(
-            "ada", context.conversation_id, expected=run.claim.run_id, to=first
+            "ada", context.conversation_id, expected=run.run_id, to=first
         )
         talk = await store.conversations.get("ada", context.conversation_id)
-        ended = replace(ended, updated_at=talk.updated_at)
+        ended = talk.updated_at
     await store.summaries.save("ada", NewSummary(run_id=first, content="briefly", token_count=3))
-    run = await driven(store, "three", cached_window=CachedWindow(first, ended.updated_at))
-    assert run.inputs.window is not None
-    assert run.inputs.window.summary is not None
-    assert run.inputs.window.summary.content == "briefly"
+    run = await driven(store, "three", cached_window=CachedWindow(first, ended))
+    assert isinstance(run.window, Window)
+    assert run.window.summary is not None
+    assert run.window.summary.content == "briefly"
 
 
 async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
@@ -375,10 +373,10 @@ async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
     first, _ = await exchanged(store, "one")
     await exchanged(store, "two")
     run = await driven(store, "three", parent_id=first)
-    ended = await answered(store, run)
-    after = await driven(
-        store, "four", cached_window=CachedWindow(run.claim.run_id, ended.updated_at)
-    )
+    await answered(store, run)
+    (talk,) = await rows_of(store, conversations)
+    known = CachedWindow(run.run_id, talk["updated_at"])
+    after = await driven(store, "four", cached_window=known)
     assert words(after) == ["one", "on one", "two", "on two"]
 
 
@@ -388,9 +386,10 @@ async def test_a_full_window_is_told_whoever_knows_it(store: Store) -> None:
     known: CachedWindow | None = None
     for number in range(5):
         run = await driven(store, f"q{number}", cached_window=known)
-        assert (run.inputs.window is None) == (number > 0)
+        assert known is None or run.window is known
         ended = await answered(store, run, f"a{number}")
-        known = CachedWindow(run.claim.run_id, ended.updated_at)
+        assert ended is not None
+        known = CachedWindow(run.run_id, ended)
     run = await driven(store, "more", cached_window=known)
     assert words(run) == ["q3", "a3", "q4", "a4"]
 
@@ -409,7 +408,7 @@ async def test_first_questions_at_once_share_a_context(
     )
     assert len({asked.conversation_id for asked in found}) == 1
     assert len({asked.run_id for asked in found}) == 16
-    assert len([asked for asked in found if asked.claimed is not None]) == 1
+    assert len([asked for asked in found if isinstance(asked, ClaimedRun)]) == 1
     assert len(await rows_of(store, oracle_contexts)) == len(await rows_of(store, projects)) == 1
     assert len(await rows_of(store, conversations)) == 1
     assert len(await rows_of(store, messages)) == 16
@@ -424,8 +423,8 @@ async def test_questions_and_ends_at_once(store: Store, second: Store, url: str)
     async def work(number: int) -> None:
         mine, user = both[number % 2], users[number % 4]
         asked = await mine.runs.submit(asking(f"{number}", user_id=user))
-        if asked.claimed is not None:
-            await answered(mine, asked.claimed, model="oak", context_tokens=10)
+        if isinstance(asked, ClaimedRun):
+            await answered(mine, asked, model="oak", context_tokens=10)
         while (found := await mine.runs.claim_next(asked.conversation_id)) is not None:
             if isinstance(found, ClaimedRun):
                 await answered(mine, found, model="oak", context_tokens=10)
@@ -462,7 +461,7 @@ async def test_an_asker_that_was_cancelled_gives_the_run_back(store: Store, turn
         lanes = await store.runs.claimable_lanes()
     found = await store.runs.claim_next(lanes[0])
     assert isinstance(found, ClaimedRun)
-    assert (found.claim.attempt, found.inputs.question.content) == (2, "one")
+    assert (found.attempt, found.question.content) == (2, "one")
     assert words(found) == []
 
 
@@ -481,12 +480,12 @@ async def test_a_users_runs_the_newest_first(store: Store) -> None:
     last = await driven(store, "last")
     found = await store.runs.list("ada", limit=10)
     assert [(each.run.id, each.project_id, each.question) for each in found] == [
-        (last.claim.run_id, "default", "last"),
+        (last.run_id, "default", "last"),
         (appended, "default", "appended"),
         (other, "wald", "in the wood"),
         (first, "default", "é" * 200),
     ]
-    assert found[0].run == await store.runs.get("ada", last.claim.run_id)
+    assert found[0].run == await store.runs.get("ada", last.run_id)
     page = await store.runs.list("ada", limit=2, before=appended)
     assert [each.run.id for each in page] == [other, first]
     some = await store.runs.list("ada", project_id="wald", limit=10)
@@ -500,7 +499,7 @@ async def test_the_open_runs_of_a_context(store: Store) -> None:
     run = await driven(store, "one")
     waiting = [(await store.runs.submit(asking(str(n)))).run_id for n in range(3)]
     await driven(store, "his", user_id="bob")
-    assert await store.runs.list_unfinished("ada", "default") == [run.claim.run_id, *waiting]
+    assert await store.runs.list_unfinished("ada", "default") == [run.run_id, *waiting]
     await store.runs.cancel("ada", waiting[1])
     await answered(store, run)
     assert await store.runs.list_unfinished("ada", "default") == [waiting[0], waiting[2]]
@@ -509,13 +508,13 @@ async def test_the_open_runs_of_a_context(store: Store) -> None:
 async def test_whose_end_was_asked_for(store: Store, second: Store) -> None:
     """Those among the given that go on and were cancelled, by whichever process."""
     ada, bob, eve = [await driven(store, user_id=user) for user in ("ada", "bob", "eve")]
-    ids = [run.claim.run_id for run in (ada, bob, eve)]
+    ids = [run.run_id for run in (ada, bob, eve)]
     assert await store.runs.find_cancel_requested(ids) == []
-    await second.runs.cancel("bob", bob.claim.run_id)
-    await second.runs.cancel("eve", eve.claim.run_id)
-    assert await store.runs.find_cancel_requested(ids[:2]) == [bob.claim.run_id]
+    await second.runs.cancel("bob", bob.run_id)
+    await second.runs.cancel("eve", eve.run_id)
+    assert await store.runs.find_cancel_requested(ids[:2]) == [bob.run_id]
     await answered(store, bob)
-    assert await store.runs.find_cancel_requested(ids) == [eve.claim.run_id]
+    assert await store.runs.find_cancel_requested(ids) == [eve.run_id]
     assert await store.runs.find_cancel_requested([]) == []
 
 
@@ -538,7 +537,7 @@ async def test_a_run_without_tools_costs_few_statements(tmp_path: Any) -> None:
 
         connection.set_trace_callback(seen.append)
         try:
-            known = CachedWindow(first, ended.updated_at)
+            known = CachedWindow(first, ended)
             run, asks = await counted(driven(store, "two", cached_window=known))
             ends = await counted(answered(store, run, model="oak", context_tokens=9))
             after = await counted(driven(store, "three"))
@@ -590,7 +589,7 @@ async def test_taking_in_and_ending_outlive_the_power(store: Store) -> None:
     database: Any = Hardness(store.database)
     watched = Store(database, redact=str)
     run = await driven(watched)
-    journal = await watched.journals.open(run.claim)
+    journal = await watched.journals.open(run)
     await journal.commit(lambda _: None)
     await journal.end(RunEnd(status=DONE))
     assert database.soft == [False, True, False]

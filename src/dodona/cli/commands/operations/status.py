@@ -25,8 +25,8 @@ from dodona.core import errors
 from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation, StoreError
 from dodona.core.ports.model import Usage
+from dodona.metering.prices import Prices
 from dodona.models.catalogue import catalogue
-from dodona.models.catalogue.prices import Prices
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor

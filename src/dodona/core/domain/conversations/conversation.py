@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+import msgspec
+
 from dodona.core.domain.agents import DEFAULT_AGENT, QueueMode
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, OracleContext
 from dodona.core.domain.notices import StoredNotice
-from dodona.core.domain.projects import Project
+from dodona.core.domain.projects import DEFAULT_PROJECT, Project
 from dodona.core.messages import RawMessage
 
 MAX_QUEUED: Final = 1_000  # messages queued in a lane, from all senders
 
 
 class RunStatus(Enum):
-    """QUEUED waits for its lane; WAITING keeps the lane while a person decides on an approval."""
+    """QUEUED waits for its lane; WAITING is shown for a running run that needs an approval."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -133,33 +135,6 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to drive a run, valid until a later attempt is claimed."""
-
-    run_id: int
-    conversation_id: int
-    attempt: int
-    owner: str
-    parent_id: int | None = None
-    cancel_requested: bool = False
-    started_at: float = 0.0
-
-    @property
-    def is_resumed(self) -> bool:
-        return self.attempt > 1
-
-
-@dataclass(frozen=True, slots=True)
-class LaneBusy:
-    """Why a lane is not available: the run that occupies it, and the process that drives it."""
-
-    run_id: int
-    status: RunStatus
-    owner: str | None
-    holder_description: str  # for people
-
-
-@dataclass(frozen=True, slots=True)
 class CachedWindow:
     """A window that the caller has read before; still valid if the conversation is unchanged.
 
@@ -170,6 +145,28 @@ class CachedWindow:
     updated_at: float  # of the conversation
     payload: Any = field(default=None, compare=False)
 
+    def is_current(self, head_id: int | None, updated_at: float) -> bool:
+        """Whether a conversation with this head and time of update is unchanged."""
+        return (self.head_id, self.updated_at) == (head_id, updated_at)
+
+
+class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Options of a question, stored with it. By default those of the agent and the user apply.
+
+    `sources` limits the categories of tools; None allows all. `instructions` are a client's.
+    """
+
+    model: str | None = None
+    max_tokens: int | None = None  # of all output
+    sources: tuple[str, ...] | None = None
+    thinking: bool | None = None
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    instructions: str = ""
+
+
+NO_OPTIONS: Final = RunOptions()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
@@ -177,18 +174,20 @@ class RunRequest:
 
     `parent_id` is the run to continue from; by default the head when the question starts.
     `new_conversation` closes the context first, so that the question starts a new conversation.
-    `queueing` says what happens while another question is being answered; beyond `queue_limit`
-    the question is rejected.
+    `Oracle.submit` fills in the rest: `queueing` says what happens while another question is being
+    answered; beyond `queue_limit` the question is rejected.
     """
 
     user_id: str
-    project_id: str
-    message: NewMessage
+    project_id: str = DEFAULT_PROJECT
+    question: str
+    options: RunOptions = NO_OPTIONS
     parent_id: int | None = None
     new_conversation: bool = False
     origin: str = "user"
     agent_id: str = DEFAULT_AGENT
     session_key: str | None = None
+    token_count: int = 0  # of the question
     queueing: QueueMode = QueueMode.QUEUE
     queue_limit: int = MAX_QUEUED
     token_budget: int = DEFAULT_TOKEN_BUDGET  # of a new context, and of a session
@@ -196,46 +195,53 @@ class RunRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RunInputs:
-    """Everything that a run needs to start, as of the time when it was claimed.
-
-    `window` is the history before the run; None if the caller's cached window is still valid.
-    `pins` is the snapshot with which an earlier attempt started. `notices` are undelivered: the
-    oldest of those that can become due during the run.
-    """
-
-    question: StoredMessage
-    context: OracleContext
-    project: Project
-    settings: Mapping[str, Any]
-    window: Window | None
-    updated_at: float  # of the conversation, when the window was read
-    pins: bytes | None = None
-    cached_window: CachedWindow | None = None  # instead of the window
-    notices: tuple[StoredNotice, ...] = ()
-    session_key: str | None = None  # None: asked in the context
-    origin: str = "user"  # of the question
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedRun:
-    """A run that this process may drive."""
-
-    claim: Claim
-    inputs: RunInputs
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitReceipt:
-    """An accepted question. It waits for its lane if `claimed` is None.
+class QueuedRun:
+    """An accepted question that waits for its lane.
 
     `interrupted_ids` are the runs that are cancelled in favour of it.
     """
 
     run_id: int
     conversation_id: int
-    claimed: ClaimedRun | None
     interrupted_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to drive a run, valid until a later attempt is claimed."""
+
+    run_id: int
+    conversation_id: int
+    attempt: int
+    owner: str
+    parent_id: int | None = None
+
+    @property
+    def is_resumed(self) -> bool:
+        return self.attempt > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRun(Claim):
+    """A run that this process may drive, with everything that it needs to start.
+
+    `window` is the history before the run; the caller's cached window if that is still valid.
+    `pins` is the snapshot with which an earlier attempt started. `notices` are undelivered: the
+    oldest of those that can become due during the run.
+    """
+
+    question: StoredMessage
+    options: RunOptions
+    context: OracleContext
+    project: Project
+    settings: Mapping[str, Any]
+    window: Window | CachedWindow
+    started_at: float  # of the first attempt
+    pins: bytes | None = None
+    notices: tuple[StoredNotice, ...] = ()
+    session_key: str | None = None  # None: asked in the context
+    origin: str = "user"  # of the question
+    cancel_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,14 +260,6 @@ class RunEnd:
     decisions: tuple[str, ...] = ()
     mentioned_symbols: tuple[str, ...] = ()
     mentioned_files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EndReceipt:
-    """`head_moved` is False if the head was moved elsewhere while the run was active."""
-
-    head_moved: bool
-    updated_at: float  # of the conversation
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,72 +8,75 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from dodona.core.json_document import Document
+
+FirstLine: TypeAlias = Annotated[int, Meta(description="The first line, from 1.")]
+Container: TypeAlias = Annotated[str, Meta(description="The enclosing definition; may be empty.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """Where a name is defined: lines `first` to `last`. `container` is the enclosing definition."""
+class Definition(msgspec.Struct, frozen=True):
+    """Where a name is defined."""
 
     name: str
-    kind: str  # class, function, method, variable, constant, type, module, …
+    kind: Annotated[str, Meta(description="class, function, method, constant, …")]
     path: str
-    first: int
+    first: FirstLine
     last: int
     signature: str = ""
-    container: str = ""
+    container: Container = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A use of a name; `text` is its line, `container` the enclosing definition."""
+class Reference(msgspec.Struct, frozen=True):
+    """A use of a name."""
 
     name: str
     path: str
-    line: int
-    column: int
-    text: str
-    container: str = ""
+    line: Annotated[int, Meta(description="From 1.")]
+    column: Annotated[int, Meta(description="From 0.")]
+    text: Annotated[str, Meta(description="The text of the line.")]
+    container: Container = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeHit:
-    """A matching piece of code: lines `first` to `last`. A higher score is better."""
-
-    path: str
-    first: int
-    last: int
-    title: str  # the definition at this place, such as "class Meter > def reserve"
-    text: str
-    score: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class CodeText:
-    """Lines of a file that has `lines` in total; `version` changes with the content."""
+class CodeHit(msgspec.Struct, frozen=True):
+    """A matching piece of code."""
 
     path: str
-    first: int
+    first: FirstLine
+    last: int
+    title: Annotated[str, Meta(description="Its definition, such as class Meter > def reserve.")]
+    text: str
+    score: Annotated[float, Meta(description="From 0 to 1.")] = 0.0
+
+
+class CodeText(Document):
+    """Lines of a file."""
+
+    path: str
+    first: FirstLine
     last: int
     text: str
-    lines: int
-    version: str
+    lines: Annotated[int, Meta(description="Number of lines in the file.")]
+    version: Annotated[str, Meta(description="Changes with the content.")]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Document):
     """The size of an index, and the result of its last refresh."""
 
-    files: int
-    indexed: int  # new or changed files in the last refresh
+    files: Annotated[int, Meta(description="Files in the index.")]
+    indexed: Annotated[int, Meta(description="New or changed files in the last refresh.")]
     unchanged: int
     removed: int
-    skipped: int  # binary, too large, not text, ignored
-    size: int  # bytes indexed in the last refresh
+    skipped: Annotated[int, Meta(description="Files that are ignored, binary or too large.")]
+    size: Annotated[int, Meta(description="Bytes indexed in the last refresh.")]
     chunks: int
     symbols: int
-    seconds: float
-    is_complete: bool = True  # False while the index is being built
+    seconds: Annotated[float, Meta(description="Duration of the last refresh.")]
+    is_complete: Annotated[bool, Meta(description="False while the index is being built.")] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class IndexProgress:
 
 
 class Code(Protocol):
-    """One project's code."""
+    """One project's code: indexed, or none at all."""
 
     async def search(self, query: str, limit: int) -> list[CodeHit]: ...
 

@@ -7,79 +7,87 @@ invalid request, AccessDenied for a forbidden one, and ToolFailed if it cannot b
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from dodona.core.json_document import Document, Timestamp
+
+NotePath: TypeAlias = Annotated[
+    str, Meta(description="Relative to the vault, with `/`, ending in `.md`.")
+]
+NoteVersion: TypeAlias = Annotated[
+    str, Meta(description="The version of the content. Send it when you change the note.")
+]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSummary:
-    """A note in a list; `modified` is in seconds since 1970."""
+class NoteSummary(Document):
+    """A note in a list."""
 
-    path: str
+    path: NotePath
     title: str
     tags: tuple[str, ...]
-    modified: float
-    size: int
+    modified_at: Timestamp
+    size: Annotated[int, Meta(description="Size in bytes.")]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteText:
-    """A note with its text; `is_cut` if the note is longer than the text."""
+class NoteText(Document):
+    """A note with its text."""
 
-    path: str
+    path: NotePath
     title: str
     tags: tuple[str, ...]
     text: str
     lines: int
-    version: str
-    is_cut: bool = False
+    version: NoteVersion
+    is_cut: Annotated[bool, Meta(description="Whether `text` is truncated.")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class NoteWriteResult:
-    """The result of writing a note; `version` is that of the new content."""
+class NoteWriteResult(Document):
+    """The note as it was written."""
 
-    path: str
+    path: NotePath
     title: str
     lines: int
-    version: str
+    version: NoteVersion
     outcome: Literal["created", "replaced", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteHit:
-    """A matching section: lines `first` to `last` of a note. A higher score is better."""
+class NoteHit(msgspec.Struct, frozen=True):
+    """A matching section of a note."""
 
-    path: str
-    first: int
-    last: int
-    title: str
-    headings: str
+    path: NotePath
+    first: Annotated[int, Meta(description="The first line.")]
+    last: Annotated[int, Meta(description="The last line.")]
+    title: Annotated[str, Meta(description="The title of the note.")]
+    headings: Annotated[str, Meta(description="The headings above these lines, outermost first.")]
     text: str
-    score: float = 0.0
+    score: Annotated[float, Meta(description="Higher is better; comparable within one search.")] = (
+        0.0
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Backlink:
+class Backlink(msgspec.Struct, frozen=True):
     """A line of a note that links to another."""
 
-    path: str
+    path: Annotated[str, Meta(description="The note with the link.")]
     title: str
     line: int
-    text: str
+    text: Annotated[str, Meta(description="The text of the line.")]
 
 
-@dataclass(frozen=True, slots=True)
-class NoteMove:
-    """A completed move; `id` undoes it. `relinked` are the notes whose links were updated."""
+class NoteMove(msgspec.Struct, frozen=True):
+    """A completed move of a note."""
 
-    id: int
-    path: str
-    to: str
-    relinked: tuple[str, ...]
-    moved_at: float
+    id: Annotated[int, Meta(description="The id to undo the move.")]
+    path: Annotated[str, Meta(description="The old path.")]
+    to: Annotated[str, Meta(description="The new path.")]
+    relinked: Annotated[tuple[str, ...], Meta(description="Notes whose links were updated.")]
+    moved_at: Timestamp
 
 
+# One class in `tools` implements it: agent and gateway see tools as Protocols.
 class Notes(Protocol):
     """One project's vault."""
 

@@ -3,51 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
-AUTHORS: Final = ("user", "claude", "oracle", "librarian")
-ENTRY_TYPES: Final = ("thought", "decision", "research", "insight")
+from msgspec import Meta
+
+from dodona.core.json_document import Document, Timestamp
+
+Author: TypeAlias = Literal["user", "claude", "oracle", "librarian"]
+EntryType: TypeAlias = Literal["thought", "decision", "research", "insight"]
+AUTHORS: Final[tuple[str, ...]] = get_args(Author)
+ENTRY_TYPES: Final[tuple[str, ...]] = get_args(EntryType)
 MAX_TITLE_CHARS: Final = 200
 MAX_ENTRY_CHARS: Final = 20_000  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadSummary:
+class ThreadSummary(Document):
     """A thread in a list, with its number of entries."""
 
     id: int
     title: str
-    entries: int
-    created_at: float
-    updated_at: float
+    entries: Annotated[int, Meta(description="Number of entries.")]
+    created_at: Timestamp
+    updated_at: Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadEntry:
+class ThreadEntry(Document):
+    """An entry of a thread."""
+
     id: int
     thread_id: int
-    author: str
-    entry_type: str
+    author: Author
+    entry_type: EntryType
     content: str
-    created_at: float
+    created_at: Timestamp
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPage:
-    """A page of a thread's entries, oldest first; `total` counts all entries of the thread."""
+class ThreadPage(Document):
+    """A page of a thread's entries, oldest first."""
 
     thread: ThreadSummary
-    entries: tuple[ThreadEntry, ...]
-    total: int
+    entries: Annotated[tuple[ThreadEntry, ...], Meta(description="Oldest first.")]
+    total: Annotated[int, Meta(description="Number of entries in the thread.")]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryHit:
-    """A matching entry. A higher score is better."""
+class EntryHit(ThreadEntry):
+    """A matching entry."""
 
-    entry: ThreadEntry
-    title: str  # of its thread
-    score: float
+    title: Annotated[str, Meta(description="The title of the thread.")]
+    score: Annotated[float, Meta(description="From 0 to 1; comparable within one search.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,25 +68,3 @@ class NewEntry:
     thread_id: int | None = None
     title: str = ""
     key: str | None = None
-
-
-class ThreadLogs(Protocol):
-    """The threads of all users. Other users' threads are NotFound; invalid input is BadRequest."""
-
-    async def push(self, entry: NewEntry) -> ThreadEntry: ...
-
-    async def read(
-        self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
-    ) -> ThreadPage:
-        """Return a page of entries after an id; with `after=-1` the newest entries."""
-        ...
-
-    async def search(
-        self, user_id: str, project_id: str, query: str, *, limit: int
-    ) -> list[EntryHit]:
-        """Return the best matches for a query among the entries of all threads of a project."""
-        ...
-
-    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
-        """List the threads, latest first."""
-        ...

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.gateway.websocket.call import RpcMethod
-from dodona.gateway.websocket.methods import budgets, chat, sessions, state
+from dodona.gateway.websocket.method import RpcMethod
+from dodona.gateway.websocket.methods import chat, state
 
-METHODS: Final[tuple[RpcMethod, ...]] = (
-    *state.METHODS,
-    *chat.METHODS,
-    *sessions.METHODS,
-    *budgets.METHODS,
+METHODS: Final = tuple(
+    each
+    for module in (state, chat)
+    for each in vars(module).values()
+    if isinstance(each, RpcMethod)
 )

@@ -1,60 +1,91 @@
-"""Methods to send messages to agents, follow and cancel runs, and decide approvals."""
+"""Methods for messages, runs, approvals and sessions."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Meta
 
 from dodona.agent.question import MAX_QUESTION_CHARS
-from dodona.agent.requests.submit import ChannelMessage
-from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.domain.approvals import Approval
+from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
+from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
+from dodona.core.json_document import to_builtins
 from dodona.core.messages import Origin
+from dodona.gateway.http.parameter import RunId, text, up_to, whole
 from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
-from dodona.gateway.websocket.call import Call, RpcMethod
-from dodona.gateway.websocket.parameter import MethodParameter
+from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.method import method
 
-_MAX_INTEGER: Final = 10**18 - 1
 _MAX_NAME_LENGTH: Final = 100  # characters; a session key consists of four names
 
-
-async def send(call: Call) -> Any:
-    """Submit a message. A submitted message is durable: it is answered even after a disconnect."""
-    message = _build_message(call)
-    call.check_awaited_runs_limit()
-    key = session_key(message.agent_id, message.channel, message.account, message.peer)
-    async with call.session_locks.lock_for(key):
-        await check_run_quota(call.state, call.caller)
-        submitted = await call.api.messages.submit(call.user_id, message)
-    call.mark_waiting_for_run()
-    result = {
-        "run_id": submitted.run_id,
-        "session_key": submitted.session_key,
-        "agent_id": message.agent_id,
-    }
-    if call.params["wait"]:
-        answer = await call.api.oracle.answer(call.user_id, submitted.run_id)
-        return {**answer.as_json(), **result}
-    await call.send_result(result)
-    return await call.stream_run(submitted.run_id, submitted.session_key)
+SessionKey: TypeAlias = Annotated[
+    str,
+    text(
+        "The session key, as returned by `chat.send` and `session.list`.",
+        max_length=MAX_KEY_LENGTH,
+    ),
+]
 
 
-def _build_message(call: Call) -> ChannelMessage:
-    values = call.params
-    is_own = _authorize_sender(call.caller, values["account"], values["peer"])
-    sender = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
-    return ChannelMessage(
-        agent_id=call.state.routing.current.resolve(**sender).agent_id,
-        channel=values["channel"],
-        account=values["account"],
-        peer=values["peer"],
-        content=values["content"],
-        project_id=values["project_id"],
-        origin=Origin.USER if is_own else Origin.PEER,
+def _name(description: str) -> Meta:
+    return text(description, max_length=_MAX_NAME_LENGTH)
+
+
+@method(
+    "chat.send",
+    result="`run_id`, `session_key` and `agent_id`; with `wait`, also the complete answer.",
+    scope="chat",
+)
+async def send(  # noqa: PLR0913 - one argument per parameter of the method
+    call: Call,
+    *,
+    channel: Annotated[str, _name("The channel, such as `telegram`.")],
+    account: Annotated[str, _name("The account within the channel.")],
+    peer: Annotated[str, _name("The user or group that sent the message.")] | None = None,
+    guild: Annotated[str, _name("The guild or server.")] | None = None,
+    team: Annotated[str, _name("The team within the guild.")] | None = None,
+    content: Annotated[str, text("The text of the message.", max_length=MAX_QUESTION_CHARS)],
+    wait: Annotated[
+        bool, Meta(description="Return the complete answer at the end instead of sending events.")
+    ] = False,
+    project_id: Annotated[
+        str, text("The project whose notes and code the agent reads.")
+    ] = DEFAULT_PROJECT,
+) -> Any:
+    """Send a message. Bindings select the agent. The events follow the result.
+
+    A submitted message is durable: it is answered even after a disconnect.
+    """
+    is_own = _authorize_sender(call.caller, account, peer)
+    binding = call.state.routing.current.resolve(
+        channel=channel, account=account, peer=peer, guild=guild, team=team
     )
+    key = session_key(binding.agent_id, channel, account, peer)
+    call.connection.check_awaited_runs_limit()
+    async with call.connection.session_locks.lock_for(key):
+        await check_run_quota(call.state, call.caller)
+        run_id = await call.api.oracle.submit(
+            RunRequest(
+                user_id=call.user_id,
+                project_id=project_id,
+                question=content,
+                origin=(Origin.USER if is_own else Origin.PEER).value,
+                agent_id=binding.agent_id,
+                session_key=key,
+            )
+        )
+    call.connection.mark_waiting_for_run()
+    result = {"run_id": run_id, "session_key": key, "agent_id": binding.agent_id}
+    if wait:
+        answer = await call.api.oracle.answer(call.user_id, run_id)
+        return {**to_builtins(answer), **result}
+    await call.send_result(result)
+    return await call.stream_run(run_id, key)
 
 
 def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
@@ -68,129 +99,77 @@ def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
     return is_own
 
 
-async def stream_events(call: Call) -> Any:
-    """Send the events of a run after a given seq, for a client that reconnects."""
-    run_id, after = call.params["run_id"], call.params["after"]
+@method("chat.events", result="`run_id` and `session_key`; the events follow.")
+async def stream_events(
+    call: Call,
+    run_id: RunId,
+    after: Annotated[int, whole("The `seq` of the last event received.")] = 0,
+) -> Any:
+    """Follow the events of a run, for example after a lost connection."""
     page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
-    if not page or page[0]["id"] != run_id:
+    if not page or page[0].id != run_id:
         raise NotFound(f"there is no run {run_id}.")
-    call.check_awaited_runs_limit()
-    call.mark_waiting_for_run()
-    key = page[0]["session_key"]
+    call.connection.check_awaited_runs_limit()
+    call.connection.mark_waiting_for_run()
+    key = page[0].session_key
     await call.send_result({"run_id": run_id, "session_key": key})
     return await call.stream_run(run_id, key, after_seq=after)
 
 
-async def cancel(call: Call) -> dict[str, Any]:
-    """Cancel a run; `run_ids` is empty if it had already ended."""
-    run_id = call.params["run_id"]
+@method("chat.cancel", result="`run_ids`, the runs being cancelled, and `status`.", scope="chat")
+async def cancel(call: Call, run_id: RunId) -> dict[str, Any]:
+    """Cancel a run. The answer so far is kept.
+
+    `run_ids` is empty if it had already ended.
+    """
     status = await call.api.oracle.cancel(call.user_id, run_id)
     has_ended = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
     return {"run_ids": [] if has_ended else [run_id], "status": status.value}
 
 
-async def decide_approval(call: Call) -> dict[str, Any]:
+@method(
+    "chat.approve",
+    result="the call and the decision, as in `GET /api/approvals`.",
+    scope="chat",
+)
+async def decide_approval(
+    rpc_call: Call,
+    *,
+    run_id: RunId,
+    call: Annotated[
+        str, text("The `approval` of the `approval` event, or the id of the tool call.")
+    ],
+    approved: Annotated[bool, Meta(description="Whether to make the call.")],
+    note: Annotated[
+        str, text("A note for the model about a denied call.", max_length=MAX_NOTE_LENGTH)
+    ] = "",
+) -> Approval:
     """Approve or deny a pending tool call."""
-    values = call.params
-    return await call.api.approvals.decide(
-        call.user_id,
-        values["run_id"],
-        values["call"],
-        approved=values["approved"],
-        note=values["note"],
+    return await rpc_call.api.approvals.decide(
+        rpc_call.user_id, run_id, call, approved=approved, note=note
     )
 
 
-def _name_parameter(name: str, description: str, *, is_required: bool = False) -> MethodParameter:
-    return MethodParameter(
-        name=name, description=description, is_required=is_required, max_length=_MAX_NAME_LENGTH
-    )
+@method("chat.history", result="`session_key`, and `messages`: a list.")
+async def get_history(
+    call: Call, session_key: SessionKey, limit: Annotated[int, up_to(200)] = 50
+) -> dict[str, Any]:
+    """List the latest messages of a session, oldest first."""
+    messages = await call.api.sessions.history(call.user_id, session_key, limit=limit)
+    return {"session_key": session_key, "messages": messages}
 
 
-_RUN_ID: Final = MethodParameter(
-    name="run_id", description="The run.", is_required=True, bounds=(0, _MAX_INTEGER)
-)
+@method("session.list", result="`sessions`: a list of keys with their agents, counts and usage.")
+async def list_sessions(
+    call: Call,
+    limit: Annotated[int, up_to(200)] = 50,
+    skip: Annotated[int, whole("Number to skip.", 0, 10**9)] = 0,
+) -> dict[str, Any]:
+    """List your sessions, most recently active first."""
+    return {"sessions": await call.api.sessions.list(call.user_id, limit=limit, skip=skip)}
 
-METHODS: Final = (
-    RpcMethod(
-        name="chat.send",
-        description="Send a message. Bindings select the agent. The events follow the result.",
-        result="`run_id`, `session_key` and `agent_id`; with `wait`, also the complete answer.",
-        handle=send,
-        scope="chat",
-        parameters=(
-            _name_parameter("channel", "The channel, such as `telegram`.", is_required=True),
-            _name_parameter("account", "The account within the channel.", is_required=True),
-            _name_parameter("peer", "The user or group that sent the message."),
-            _name_parameter("guild", "The guild or server."),
-            _name_parameter("team", "The team within the guild."),
-            MethodParameter(
-                name="content",
-                description="The text of the message.",
-                is_required=True,
-                max_length=MAX_QUESTION_CHARS,
-            ),
-            MethodParameter(
-                name="wait",
-                description="Return the complete answer at the end instead of sending events.",
-                is_flag=True,
-                default=False,
-            ),
-            MethodParameter(
-                name="project_id",
-                description="The project whose notes and code the agent reads.",
-                default=DEFAULT_PROJECT,
-            ),
-        ),
-    ),
-    RpcMethod(
-        name="chat.events",
-        description="Follow the events of a run, for example after a lost connection.",
-        result="`run_id` and `session_key`; the events follow.",
-        handle=stream_events,
-        parameters=(
-            _RUN_ID,
-            MethodParameter(
-                name="after",
-                description="The `seq` of the last event received.",
-                bounds=(0, _MAX_INTEGER),
-                default=0,
-            ),
-        ),
-    ),
-    RpcMethod(
-        name="chat.cancel",
-        description="Cancel a run. The answer so far is kept.",
-        result="`run_ids`, the runs being cancelled, and `status`.",
-        handle=cancel,
-        scope="chat",
-        parameters=(_RUN_ID,),
-    ),
-    RpcMethod(
-        name="chat.approve",
-        description="Approve or deny a pending tool call.",
-        result="the call and the decision, as in `GET /api/approvals`.",
-        handle=decide_approval,
-        scope="chat",
-        parameters=(
-            _RUN_ID,
-            MethodParameter(
-                name="call",
-                description="The `approval` of the `approval` event, or the id of the tool call.",
-                is_required=True,
-            ),
-            MethodParameter(
-                name="approved",
-                description="Whether to make the call.",
-                is_required=True,
-                is_flag=True,
-            ),
-            MethodParameter(
-                name="note",
-                description="A note for the model about a denied call.",
-                max_length=MAX_NOTE_LENGTH,
-                default="",
-            ),
-        ),
-    ),
-)
+
+@method("session.clear", result="`session`: as in `session.list`.", scope="chat")
+async def clear_session(call: Call, session_key: SessionKey) -> dict[str, Any]:
+    """Start a new conversation with the next message. The old one is kept."""
+    return {"session": await call.api.sessions.clear(call.user_id, session_key)}

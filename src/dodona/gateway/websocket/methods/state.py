@@ -1,21 +1,31 @@
-"""Methods for the status of the gateway."""
+"""Methods for the status of the gateway and of the caller's budgets."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any
 
 import dodona
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.websocket.call import Call, RpcMethod
+from dodona.gateway.http.parameter import whole
+from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.method import method
 
 
+@method("ping", result="`pong`: true.")
 async def ping(_call: Call) -> dict[str, Any]:
-    """Answer a ping."""
+    """Check the connection. Responds immediately."""
     return {"pong": True}
 
 
+@method(
+    "status",
+    result="`status`, `version`, `user`, `default_agent`, `agents` and those of `/readyz`.",
+)
 async def get_status(call: Call) -> dict[str, Any]:
-    """Return the readiness. Raises ShuttingDown during shutdown, as `/readyz` does."""
+    """Show whether the gateway is ready, the agents and the authenticated user.
+
+    Raises ShuttingDown during shutdown, as `/readyz` does.
+    """
     if call.state.shutdown.has_started:
         raise ShuttingDown("Dodona is shutting down.")
     return {
@@ -28,28 +38,16 @@ async def get_status(call: Call) -> dict[str, Any]:
     }
 
 
+@method("plugin.list", result="`plugins`: a list.")
 async def list_plugins(_call: Call) -> dict[str, Any]:
-    """Return the loaded plugins."""
+    """List the loaded plugins."""
     return {"plugins": []}
 
 
-METHODS: Final = (
-    RpcMethod(
-        name="ping",
-        description="Check the connection. Responds immediately.",
-        result="`pong`: true.",
-        handle=ping,
-    ),
-    RpcMethod(
-        name="status",
-        description="Show whether the gateway is ready, the agents and the authenticated user.",
-        result="`status`, `version`, `user`, `default_agent`, `agents` and those of `/readyz`.",
-        handle=get_status,
-    ),
-    RpcMethod(
-        name="plugin.list",
-        description="List the loaded plugins.",
-        result="`plugins`: a list.",
-        handle=list_plugins,
-    ),
-)
+@method("budget.status", result="`budgets`: a list, as in `GET /api/budgets`.")
+async def get_budgets(
+    call: Call,
+    limit: Annotated[int, whole("Maximum number of budgets of each kind.", 1, 200)] = 50,
+) -> dict[str, Any]:
+    """Show the budgets that apply to you, with the remaining amounts."""
+    return {"budgets": await call.api.spending.budgets(call.user_id, max_rows=limit)}

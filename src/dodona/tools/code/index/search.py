@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import nlargest
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from dodona.core.domain.knowledge.code import CodeHit
 from dodona.tools.code.files.files import text_of

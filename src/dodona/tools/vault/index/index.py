@@ -20,6 +20,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from dodona.core.domain.knowledge.notes import Backlink, NoteHit, NoteSummary
 from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
+from dodona.core.json_document import Timestamp
 from dodona.tools.rebuildable_db import (
     DatabaseFormat,
     FileIdentity,
@@ -266,7 +267,7 @@ _NEWEST_SQL: Final = "SELECT path FROM notes ORDER BY mtime_ns DESC, path LIMIT 
 
 def _note_from_row(row: tuple[str, str, str, int, int]) -> NoteSummary:
     path, title, tags, mtime_ns, size = row
-    return NoteSummary(path, title, index_rows.split_tags(tags), mtime_ns / 1e9, size)
+    return NoteSummary(path, title, index_rows.split_tags(tags), Timestamp(mtime_ns / 1e9), size)
 
 
 def _count_tags(db: sqlite3.Connection) -> list[tuple[str, int]]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from dodona.core.domain.knowledge.notes import NoteMove
 from dodona.core.errors import ToolFailed
+from dodona.core.json_document import Timestamp
 from dodona.tools.vault.moves.relink import LinkEdit
 
 MAX_LOGGED_MOVES: Final = 2_000  # older moves are deleted
@@ -63,7 +64,7 @@ class Move:
     def to_note_move(self) -> NoteMove:
         """Return the public form of the move."""
         notes = tuple(sorted(note.note for note in self.relinked))
-        return NoteMove(self.id, self.path, self.to, notes, self.moved_at)
+        return NoteMove(self.id, self.path, self.to, notes, Timestamp(self.moved_at))
 
 
 class MoveLog:

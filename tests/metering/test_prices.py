@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError
 from dodona.core.ports.model import Usage
-from dodona.models.catalogue.prices import Price, Prices
+from dodona.metering import Price, Prices
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 MILLION = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
@@ -178,12 +178,12 @@ def test_prices_are_loaded_when_asked_for() -> None:
     """Who only imports us does not wait for 2,000 prices, and nothing fetches newer ones."""
     program = (
         "import sys, threading\n"
-        "import dodona.models.catalogue.prices, dodona.models.catalogue.catalogue\n"
+        "import dodona.metering.prices, dodona.models.catalogue.catalogue\n"
         "import dodona.models.token_counter\n"
         "assert not {'genai_prices', 'splintr'} & sys.modules.keys()\n"
         "from datetime import datetime\n"
         "from dodona.core.ports.model import Usage\n"
-        "known = dodona.models.catalogue.prices.Prices()\n"
+        "known = dodona.metering.prices.Prices()\n"
         "assert known.cost(Usage(1), provider='openai', model='gpt-4o', at=datetime.now())\n"
         "assert threading.active_count() == 1\n"
     )

@@ -26,8 +26,8 @@ from typing import Final
 
 from dodona.core.errors import ConfigError
 from dodona.core.ports.model import Usage
-from dodona.models.catalogue.catalogue import MAX_NAME_CHARS
 
+_MAX_NAME_CHARS: Final = 200  # clients choose names, and genai-prices caches each one
 _MILLION: Final = Decimal(1_000_000)
 _ZERO: Final = Decimal(0)
 _UNBILLED: Final = frozenset({"ollama", "extractive", "scripted"})
@@ -141,7 +141,7 @@ def _normalize_usage(usage: Usage) -> Usage:
 
 def _list_price_cost(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None:
     """Return the cost by the price list of genai-prices; None if the model is not listed."""
-    if provider not in _PRICE_LIST_PROVIDERS or len(model) > MAX_NAME_CHARS:
+    if provider not in _PRICE_LIST_PROVIDERS or len(model) > _MAX_NAME_CHARS:
         return None
     # The import takes a third of a second, which local models do not need.
     from genai_prices import Usage as ListedUsage  # noqa: PLC0415
