@@ -143,7 +143,9 @@ async def test_an_agent_that_is_gone_cannot_answer(file: Path) -> None:
         await here.seen(await send(here), "tool_call")
         waiting = await send(here, "Two?")
         here.tools.gate.set()
-    async with opened(file, ScriptedModel(["So."]), agents=Agents()) as here:
+    # The first run may have been interrupted in its call, which is then repeated.
+    model = ScriptedModel(["So."])
+    async with opened(file, model, tools=here.tools, agents=Agents()) as here:
         (error,) = bodies(await here.chunks(waiting), "error")
         assert "agent 'work' no longer exists" in error["error"]["message"]
         with pytest.raises(NotFound, match="there is no agent 'oracel'") as caught:

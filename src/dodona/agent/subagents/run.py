@@ -22,7 +22,7 @@ from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.trees import Options, Run, Step
 
 
-class _SubagentLimits(AgentConfig, kw_only=True):
+class _SubagentLimits(AgentConfig, frozen=True, kw_only=True):
     """Limits with wider bounds: more time, and possibly only a few tokens left."""
 
     token_budget: Annotated[int, Meta(ge=1, le=200_000)] = 50_000

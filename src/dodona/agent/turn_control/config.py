@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
-from dodona.core.json_document import Document, check_document
+from dodona.core.json_document import check_document
 
 MaxIterations: TypeAlias = Annotated[int, Meta(ge=1, le=50)]
 
 
-class AgentConfig(Document, kw_only=True):
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a run, and the thresholds for warnings.
 
     A value out of bounds raises `BadRequest`, which states the bounds.

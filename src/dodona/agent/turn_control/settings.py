@@ -15,7 +15,7 @@ ModelName: TypeAlias = Annotated[
 ]
 
 
-class ModelSettings(AgentConfig, kw_only=True):
+class ModelSettings(AgentConfig, frozen=True, kw_only=True):
     """The models that answer, and the limits of their runs."""
 
     oracle_model: ModelName = ""

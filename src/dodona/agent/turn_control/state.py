@@ -40,7 +40,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
 
     user_id: str
     project_id: str
-    config: AgentConfig = AgentConfig()
+    config: AgentConfig = msgspec.field(default_factory=AgentConfig)
     turn: int = 0
     tokens_used: int = 0
     start_time: float = msgspec.field(default_factory=time)
