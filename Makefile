@@ -15,7 +15,7 @@ AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 # Peers have their own environment: their pins conflict with ours.
 BENCH := .venv-bench
 
-.PHONY: help setup dev run test retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
+.PHONY: help setup dev run test test-fast retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
         docs constraints clean
 
 help: ## List the targets
@@ -60,10 +60,14 @@ $(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(DEV_STAMP)
 
 test: dev aimock ## Run the tests
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q -n auto --dist loadscope
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-retest: dev aimock
-	@echo "== running failed tests again, one at a time"
+test-fast: dev ## Run the unit tests: no processes, no PostgreSQL, under a minute
+	@echo "== unit tests"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not process and not slow"
+
+retest: dev aimock ## Run the tests that failed again, one at a time
+	@echo "== failed tests, one at a time"
 	@$(BIN)/python -m pytest -q -n 0 -p no:randomly --last-failed --last-failed-no-failures none
 
 test-models: dev aimock ## Test every provider against aimock over HTTP and print a table

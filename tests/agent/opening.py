@@ -240,6 +240,16 @@ class Opened:
                     return seen
         raise AssertionError(f"run {run_id} had no {kind} number {count}: {kinds(seen)}")
 
+    async def said(self, run_id: int, text: str) -> None:
+        """Return as soon as the run has said this much."""
+        seen: list[StreamChunk] = []
+        async with asyncio.timeout(LIMIT):
+            async for batch in self.oracle.stream_chunks(USER, run_id):
+                seen += batch
+                if text_of(seen) == text:
+                    return
+        raise AssertionError(f"run {run_id} said something else: {text_of(seen)!r}")
+
     async def run(self, run_id: int, *, user: str = USER) -> RunNode:
         return await self.store.runs.get(user, run_id)
 

@@ -90,6 +90,7 @@ async def turns(number: int) -> None:
 
 @pytest.mark.parametrize("pace", [1, 2, 3, 5])
 @pytest.mark.parametrize("later", [0, 1, 2, 4, 9, 25])
+@pytest.mark.slow
 async def test_leaving_again_and_again_changes_nothing(file: Path, pace: int, later: int) -> None:
     """However often: effects happen once, the answer is saved once, and clients see all of it."""
     tools, client, run_id = Tools(), Client(), 0
@@ -124,6 +125,7 @@ async def test_leaving_again_and_again_changes_nothing(file: Path, pace: int, la
     assert view(client.seen) == view(chunks)
 
 
+@pytest.mark.slow
 async def test_many_runs_survive_processes_that_come_and_go(file: Path) -> None:
     """Two processes at a time, each leaving in mid-work: every run ends once, with its answer."""
     users = [f"user-{number}" for number in range(12)]

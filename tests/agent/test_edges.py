@@ -20,6 +20,7 @@ from dodona.models.scripted.model import ScriptedModel
 from dodona.trees import Watchdog
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
+from tests.clock import Clock
 
 
 def remembers(request: ModelRequest) -> str:
@@ -205,7 +206,7 @@ async def last_said(here: Opened, run_id: int) -> str:
     return said.content
 
 
-async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path) -> None:
+async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path, clock: Clock) -> None:
     """A model that is cut by the clock: what it had said is the answer, and it is said why."""
     async with (
         wired(hangs("Half an ", "answer"), says("Yes.")) as (model, server),
@@ -213,6 +214,8 @@ async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path) ->
     ):
         await here.set(timeout_seconds=10)
         run_id = await here.ask()
+        await here.said(run_id, "Half an answer")
+        clock.advance(10)
         chunks = await here.chunks(run_id)
 
         assert [body["system_type"] for body in bodies(chunks, "system")] == ["limit_reached"]

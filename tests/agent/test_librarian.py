@@ -15,6 +15,7 @@ from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, 
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
+from tests.clock import Clock
 
 DELEGATE = LIBRARIAN.delegation_tool.name
 
@@ -116,7 +117,7 @@ async def test_a_librarian_that_fails_is_a_result(file: Path) -> None:
         assert [call["status"] for call in answer.tool_calls] == ["error"]
 
 
-async def test_the_librarian_has_its_own_time(file: Path) -> None:
+async def test_the_librarian_has_its_own_time(file: Path, clock: Clock) -> None:
     """librarian_timeout ends its work; meanwhile the time of the run stands still."""
     oracle = ScriptedModel([delegates(), "Without it, then."], name="oracle")
     async with (
@@ -125,6 +126,8 @@ async def test_the_librarian_has_its_own_time(file: Path) -> None:
     ):
         await here.set(subagent_model=librarian.name, librarian_timeout=11, timeout_seconds=10)
         run_id = await here.ask()
+        await until(server.reached.is_set, "the Librarian's request")
+        clock.advance(11)
         chunks = await here.chunks(run_id)
 
         assert text_of(chunks) == "Without it, then."

@@ -32,6 +32,7 @@ from tests.agent.opening import (
     until,
 )
 from tests.agent.wire import hangs, says, wired
+from tests.clock import Clock
 
 
 async def left_at_work(here: Opened, text: str = "Why?", **more: Any) -> int:
@@ -295,7 +296,7 @@ async def test_time_in_which_nobody_drove_does_not_count(file: Path) -> None:
     assert not bodies(chunks, "system")
 
 
-async def test_time_in_a_queue_does_not_count(file: Path) -> None:
+async def test_time_in_a_queue_does_not_count(file: Path, clock: Clock) -> None:
     """A run that waited for an hour in its lane has all its time, also when it is resumed."""
     tools = Tools()
     async with opened(file, ScriptedModel([calls(("once", "wait"))]), tools=tools) as here:
@@ -306,7 +307,7 @@ async def test_time_in_a_queue_does_not_count(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "wait")), "Done."])
     async with opened(file, model, tools=tools) as here:
         await until(lambda: tools.of("echo"), "the next tool")
-        await asyncio.sleep(1.5)  # more than a run has that has no time left
+        clock.advance(1.5)  # more than a run has that has no time left
         tools.gate.set()
         chunks = await here.chunks(run_id)
 

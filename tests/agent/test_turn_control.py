@@ -21,6 +21,7 @@ from dodona.core.messages import SystemText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, bodies, calls, edited, opened, plain_prompts, text_of, until
+from tests.clock import Clock
 
 
 def rounds(count: int) -> list[Any]:
@@ -193,12 +194,14 @@ async def test_bad_calls_go_back_to_the_model(file: Path) -> None:
         assert "nothing" in unknown
 
 
-async def test_time_ends_a_run_wherever_it_is(file: Path) -> None:
+async def test_time_ends_a_run_wherever_it_is(file: Path, clock: Clock) -> None:
     """timeout_seconds ends it in a tool: told, saved with what there is, with an answer."""
     model = ScriptedModel([calls(("echo", "quick"), ("echo", "wait"), text="Let me see.")])
     async with opened(file, model) as here:
         await here.set(timeout_seconds=10)
         run_id = await here.ask()
+        await until(lambda: here.tools.of("echo")[1:], "the second call")
+        clock.advance(10)
         chunks = await here.chunks(run_id)
 
         assert told(chunks) == [("limit_reached", "seconds")]

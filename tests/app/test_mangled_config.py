@@ -182,6 +182,7 @@ def nested(path: KeyPath, value: Any) -> str:
 
 @MANGLED
 @given(pairs=st.lists(st.tuples(st.sampled_from(KNOWN), VALUES), max_size=6))
+@pytest.mark.slow
 def test_any_value_at_any_key(file: Path, pairs: list[tuple[KeyPath, Any]]) -> None:
     """Of whatever type; some of them twice."""
     outcome(file, "".join(nested(*pair) for pair in pairs).encode(errors="replace"))

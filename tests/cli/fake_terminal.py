@@ -5,25 +5,17 @@ from __future__ import annotations
 import os
 import pty
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.running import DODONA, PATIENCE, given
-
-# Makes standard input the terminal that sends us Ctrl-C, then becomes the command.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])\n"
-)
+from tests.cli.running import PATIENCE, given
+from tests.fork_server import ForkedProcess
 
 
 class Terminal:
-    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, descriptor: int, process: ForkedProcess) -> None:
         self._descriptor = descriptor
         self._process = process
         self._seen = ""
@@ -55,14 +47,14 @@ class Terminal:
 @contextmanager
 def at_terminal(folder: Path, *words: str) -> Iterator[Terminal]:
     mine, its = pty.openpty()
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-c", TAKE_TERMINAL, DODONA, *words],
+    with ForkedProcess(
+        *words,
         stdin=its,
         stdout=its,
         stderr=its,
         cwd=folder,
         env={**given(folder, {}), "TERM": "dumb"},
-        start_new_session=True,
+        terminal=True,
     ) as process:
         os.close(its)
         try:

@@ -1,33 +1,109 @@
-"""The command as people run it: a process with a folder of its own, and nothing it is not given."""
+"""The `dodona` command: called in this process, or as a process where that is what is tested."""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
+from types import ModuleType
 from typing import Any, Self
+
+import genai_prices  # noqa: F401 - a command imports it on use; that reads a file
+
+from dodona.cli.main import main
+from tests.fork_server import ForkedProcess
 
 DODONA = Path(sys.executable).parent / "dodona"
 PATIENCE = 50.0  # seconds: this machine may be busy with other tests
 
 
-def dodona(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `dodona` with these words; its home is the folder, and it finds no keys but these."""
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=given(folder, environment),
-        timeout=PATIENCE,
-        check=False,
-    )
+def dodona(
+    folder: Path, *words: str, typed: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Call the command line in this process. Its home is the folder; it finds no keys but these.
+
+    `typed` is its standard input. A bug is raised here instead of printed.
+    """
+    out, err = _Stream(), _Stream()
+    with (
+        _process_state(["dodona", *words], folder, given(folder, environment)),
+        _streams(_Stream(typed), out, err),
+    ):
+        try:
+            main()
+        except SystemExit as exit_:
+            code = exit_.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(["dodona", *words], code, out.text(), err.text())
+
+
+class _Stream(io.TextIOWrapper):
+    """Standard input or output in memory, as text in UTF-8."""
+
+    def __init__(self, text: str = "") -> None:
+        self._bytes = io.BytesIO(text.encode())
+        super().__init__(self._bytes, encoding="utf-8", newline="")
+
+    def text(self) -> str:
+        self.flush()
+        return self._bytes.getvalue().decode()
+
+
+@contextmanager
+def _streams(stdin: _Stream, stdout: _Stream, stderr: _Stream) -> Iterator[None]:
+    before = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin, sys.stdout, sys.stderr = stdin, stdout, stderr
+    try:
+        yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+
+
+@contextmanager
+def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Set what a process starts with, and put back what a command may change for good."""
+    before = dict(os.environ), Path.cwd(), sys.argv, sys.excepthook, list(sys.path)
+    modules = set(sys.modules)
+    root = logging.getLogger()
+    levels = {
+        logger: logger.level
+        for logger in (root, *logging.Logger.manager.loggerDict.values())
+        if isinstance(logger, logging.Logger)
+    }
+    handlers = list(root.handlers)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = argv
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before[0])
+        os.chdir(before[1])
+        sys.argv, sys.excepthook, sys.path[:] = before[2:]
+        for name in set(sys.modules) - modules:
+            if _is_of_test(sys.modules[name]):
+                del sys.modules[name]
+        root.handlers[:] = handlers
+        for logger, level in levels.items():
+            logger.setLevel(level)
+        logging.getLogger("dodona").setLevel(levels.get(logging.getLogger("dodona"), 0))
+
+
+def _is_of_test(module: ModuleType) -> bool:
+    """Whether the module is a file of leaves; the next test may have one of the same name."""
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).is_relative_to(gettempdir())
 
 
 def given(folder: Path, environment: dict[str, str]) -> dict[str, str]:
@@ -52,13 +128,8 @@ class Started:
         self._out = folder / f"out-{time.monotonic_ns()}"
         self._err = self._out.with_suffix(".err")
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(  # noqa: S603 - our own command
-                [DODONA, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=folder,
-                env=given(folder, env),
+            self.process = ForkedProcess(
+                *words, stdout=out, stderr=err, cwd=folder, env=given(folder, env)
             )
 
     @property

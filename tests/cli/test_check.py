@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.cli.running import dodona
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "oracle"
 SEED = (EXAMPLES / "seed.lisp").read_text()
-DODONA = Path(sys.executable).parent / "dodona"
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,7 @@ class Ran:
 
 
 def check(*words: str | Path, cwd: Path | None = None) -> Ran:
-    command = [str(DODONA), "tree", "check", *map(str, words)]
-    done = subprocess.run(  # noqa: S603 - our own command
-        command, capture_output=True, text=True, cwd=cwd, timeout=20, check=False
-    )
+    done = dodona(cwd or Path.cwd(), "tree", "check", *map(str, words))
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
+
+from tests.fork_server import ForkedProcess
 
 RUNNER = Path(__file__).with_name("pages.py")
 PATIENCE = 160  # seconds: a page is many commands, and this machine may do other things too
@@ -31,23 +34,24 @@ def execute(tmp_path: Path) -> Execute:
             for name, value in os.environ.items()
             if not name.startswith(settings) and not name.endswith("_API_KEY")
         }
-        command = [sys.executable, str(RUNNER), str(page)]
-        with subprocess.Popen(  # noqa: S603 - our own runner
-            command,
-            cwd=tmp_path,
-            env={**ours, "PATH": path, "HOME": str(tmp_path)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            process_group=0,
-        ) as runner:
+        with TemporaryFile() as out, TemporaryFile() as err:
+            runner = ForkedProcess(
+                str(page),
+                script=RUNNER,
+                stdout=out,
+                stderr=err,
+                cwd=tmp_path,
+                env={**ours, "PATH": path, "HOME": str(tmp_path)},
+            )
             try:
-                out, err = runner.communicate(timeout=PATIENCE)
+                code = runner.wait(timeout=PATIENCE)
             finally:
                 # With all that the page has left running.
                 with suppress(ProcessLookupError):
                     os.killpg(runner.pid, signal.SIGKILL)
-        return subprocess.CompletedProcess(command, runner.returncode, out, err)
+            out.seek(0)
+            err.seek(0)
+            said, told = out.read().decode(), err.read().decode()
+        return subprocess.CompletedProcess([str(page)], code, said, told)
 
     return execute_page

@@ -10,7 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
+
+from commands import Forked, parse
 
 PATIENCE = 60.0  # seconds; what a page waits for comes in one, on a machine that is not busy
 GATEWAY = "127.0.0.1:7200"  # as pages write it
@@ -24,14 +27,9 @@ class Job:
     def __init__(self, command: str) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the job lives
         self._shown = 0
-        self.process = subprocess.Popen(  # noqa: S603 - our own pages
-            ["/bin/sh", "-c", f"exec {command}"],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            # Pages are executed side by side: each gateway takes a port that is free.
-            env={**os.environ, "COLUMNS": "100", "DODONA_GATEWAY__PORT": "0"},
-        )
+        # Pages are executed side by side: each gateway takes a port that is free.
+        env = {**os.environ, "COLUMNS": "100", "DODONA_GATEWAY__PORT": "0"}
+        self.process = start(command, self._output, env, as_typed="exec {}")
 
     def shows(self, is_enough: Callable[[str], bool]) -> str:
         """What it has printed since it was last looked at, once that is enough or it has ended."""
@@ -53,6 +51,22 @@ class Job:
         size = os.fstat(self._output.fileno()).st_size
         found = os.pread(self._output.fileno(), size - self._shown, self._shown)
         return found.decode(errors="ignore")
+
+
+def start(
+    command: str, output: IO[bytes], env: dict[str, str], *, as_typed: str = "{}"
+) -> Forked | subprocess.Popen[bytes]:
+    """Start a command, with both outputs in one file; `as_typed` is what a shell gets."""
+    if (dodona := parse(command)) is not None:
+        variables, words = dodona
+        return Forked(words, output=output, env={**env, **variables})
+    return subprocess.Popen(  # noqa: S603 - our own pages
+        ["/bin/sh", "-c", as_typed.format(command)],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=env,
+    )
 
 
 class Jobs:

@@ -21,19 +21,20 @@ from __future__ import annotations
 import io
 import os
 import re
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs import PATIENCE, Jobs, with_real_port, with_usual_port
+from jobs import PATIENCE, Jobs, start, with_real_port, with_usual_port
 
 from dodona.lisp import read
 
 _FENCE = re.compile(r"^```(?P<sort>\w*)(?:\s+title=\"(?P<title>[^\"]+)\")?\s*$")
+PRINT_CODE = '; echo "exit code $?"'
 
 
 class Differs(Exception):
@@ -120,17 +121,17 @@ def run(command: str, expected: str, jobs: Jobs) -> str:
 
 
 def shell(command: str) -> str:
-    """Both outputs, in order."""
-    done = subprocess.run(  # noqa: S603 - our own pages
-        ["/bin/sh", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=PATIENCE,
-        check=False,
-        env={**os.environ, "COLUMNS": "100"},
-    )
-    return done.stdout.decode()
+    """Both outputs, in order. The exit code is printed where the page asks for it."""
+    command, asks_for_code, _ = command.partition(PRINT_CODE)
+    with tempfile.TemporaryFile() as output:
+        process = start(command, output, {**os.environ, "COLUMNS": "100"})
+        try:
+            code = process.wait(PATIENCE)
+        finally:
+            process.kill()
+        output.seek(0)
+        printed = output.read().decode()
+    return f"{printed}exit code {code}\n" if asks_for_code else printed
 
 
 def python(block: Block, page: Path, namespace: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import re
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -58,6 +57,7 @@ from dodona.trees.language.expressions import OPERATORS
 from dodona.trees.language.node import NodeKind
 from dodona.trees.language.schema import RESERVED_KEYS, TYPES, Scope
 from dodona.trees.nodes import KINDS
+from tests.cli.running import dodona
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -244,13 +244,8 @@ def commands(above: App, *words: str) -> Iterator[str]:
 
 
 def help_of(*words: str) -> str:
-    done = subprocess.run(  # noqa: S603 - our own command
-        [Path(sys.executable).with_name("dodona"), *words, "--help"],
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
+    done = dodona(Path.cwd(), *words, "--help")
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -14,7 +14,7 @@ import pytest
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.domain.projects import Project
 from dodona.gateway.openapi import build_openapi
-from dodona.store import Store, migrate, parse_location
+from dodona.store import Store
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up
 
@@ -43,18 +43,10 @@ class Stand:
         return status, found["error"]["message"]
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Making a store takes longer than the tests: this one is copied."""
-    file = tmp_path_factory.mktemp("threads") / "dodona.db"
-    migrate(parse_location(str(file)))
-    return file
-
-
 @pytest.fixture
-async def stand(migrated: Path, tmp_path: Path) -> AsyncIterator[Stand]:
+async def stand(migrated_file: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     agency: Any = PlainAgency()
-    file = await asyncio.to_thread(shutil.copy, migrated, tmp_path)
+    file = await asyncio.to_thread(shutil.copy, migrated_file, tmp_path)
     async with await Store.open(str(file), redact=str) as store:
         agency.threads = store.threads
         async with gateway_up(agency) as up:

@@ -17,7 +17,6 @@ from dodona.core.ports.model import ModelRequest
 from dodona.gateway.openapi import build_openapi
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.store import migrate, parse_location
 from tests.agent.opening import Tools, calls, opened, until
 from tests.gateway.talking import Gateway, gateway_up
 
@@ -73,18 +72,11 @@ async def growing(file: Path, *answers: Any) -> AsyncIterator[Tree]:
         yield Tree(gateway, tools)
 
 
-@pytest.fixture(scope="module")
-def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    OfflineTokenCounter().count("warm", "scripted")  # reading a vocabulary blocks
-    file = tmp_path_factory.mktemp("made") / "dodona.db"
-    migrate(parse_location(str(file)))
-    return file
-
-
 @pytest.fixture
-def file(made_file: Path, tmp_path: Path) -> Path:
+def file(migrated_file: Path, tmp_path: Path) -> Path:
+    OfflineTokenCounter().count("warm", "scripted")  # reading a vocabulary blocks
     file = tmp_path / "dodona.db"
-    file.write_bytes(made_file.read_bytes())
+    file.write_bytes(migrated_file.read_bytes())
     return file
 
 

@@ -132,6 +132,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.slow
 def test_work_grows_with_the_text(name: str) -> None:
     """Twice the text takes twice the steps: to read, to print, to refuse when unclosed."""
 

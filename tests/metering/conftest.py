@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.store import Store, migrate, parse_location
-
-
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("migrated") / "dodona.db"
-    migrate(parse_location(str(file)))
-    return file
+from dodona.store import Store
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, max_size=4), max_size=5))
+@pytest.mark.slow
 def test_whatever_the_rows_hold_the_shorter_form_wins(rows: list[dict[str, Any]]) -> None:
     """And nothing makes it fail."""
     compact = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))

@@ -211,6 +211,7 @@ def mangled(draw: st.DrawFn) -> str:
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(mangled() | st.text(max_size=80))
+@pytest.mark.slow
 def test_no_text_makes_a_traceback(tmp_path: Path, text: str) -> None:
     """However a file is mangled, it is a rule or a list of mistakes in that file."""
     folder = tmp_path / "rules"

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from cyclopts import App
 
 from dodona.cli.main import app
@@ -130,6 +131,7 @@ def help_texts(command: App) -> Iterator[str]:
             yield from help_texts(command[word])
 
 
+@pytest.mark.slow
 def test_people_read_plain_english() -> None:
     """Documentation, help, errors, docstrings and comments use the words of the field."""
     assert odd_sentences([ROOT / name for name in READ_BY_PEOPLE]) == []

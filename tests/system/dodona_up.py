@@ -7,18 +7,15 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from tests.fork_server import ForkedProcess
 from tests.system.waiting import LIMIT, PAUSE
 from tests.system.wire_model import MODEL
-
-DODONA: Final = Path(sys.executable).parent / "dodona"
 
 NOTES: Final = {
     "budgets.md": "# Budgets\n\nA budget of 500 drachmas is set for each month.\n",
@@ -103,7 +100,7 @@ class Up:
         self.home = home
         self.url = ""
         self.log = home.folder / "up.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProcess | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -129,9 +126,8 @@ class Up:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own command
-                [DODONA, "up", "--port", "0"],
-                stdin=subprocess.DEVNULL,
+            self._process = ForkedProcess(
+                *("up", "--port", "0"),
                 stdout=log,
                 stderr=log,
                 cwd=self.home.folder,
@@ -162,6 +158,11 @@ class Up:
     def signal(self, number: signal.Signals) -> None:
         if self.is_alive:
             os.kill(self.pid, number)
+
+    def advance_clock(self) -> None:
+        """Let ten seconds pass for the gateway, without a wait."""
+        assert self._process is not None
+        self._process.advance_clock()
 
     def stop(self) -> int:
         self.signal(signal.SIGTERM)

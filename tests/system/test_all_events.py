@@ -21,6 +21,7 @@ from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.tools.registry import ToolRegistry
+from tests.clock import Clock
 from tests.system.client import Chunk, Client, of_type
 from tests.system.dodona_up import Home
 from tests.system.inside import served_inside
@@ -51,6 +52,7 @@ OWN_EVENT: Final = (
 class Tools:
     """Of a kind that the shipped ones are not: slow, stubborn, from outside, for good."""
 
+    clock: Clock
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
     is_stubborn: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -70,7 +72,7 @@ class Tools:
         return ToolOutput("Done.")
 
     async def _slow(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        await asyncio.sleep(8.2)  # most of the shortest time that a run may have
+        self.clock.advance(8.2)  # most of the shortest time that a run may have
         return ToolOutput("At last.")
 
     async def _for_ever(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -236,10 +238,11 @@ async def test_everything_happens(
     script: Script,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     """Each declared event, shipped subscriber and shipped rule, in runs as people have them."""
     caplog.set_level(logging.DEBUG, "dodona.rules")
-    home, tree, tools = Home(tmp_path, wire.url), tmp_path / "oracle.lisp", Tools()
+    home, tree, tools = Home(tmp_path, wire.url), tmp_path / "oracle.lisp", Tools(clock)
     tree.write_text(ORACLE)
     write_rule(home, "own", OWN_EVENT)
     home.write(

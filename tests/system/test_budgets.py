@@ -14,8 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.fork_server import run_dodona
 from tests.system.client import Answered, Client, of_type
-from tests.system.dodona_up import DODONA, Home, Up
+from tests.system.dodona_up import Home, Up
 from tests.system.waiting import LIMIT, until, until_found
 from tests.system.wire_model import Call, Script, WireModel, calls, says
 
@@ -335,13 +336,4 @@ async def test_a_ceiling_that_is_saved_counts_at_once(
 
 def run(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, beside a gateway or without one."""
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=home.folder,
-        env=home.environment,
-        timeout=LIMIT,
-        check=False,
-    )
+    return run_dodona(*words, cwd=home.folder, env=home.environment, timeout=LIMIT)

@@ -100,10 +100,12 @@ async def test_during_a_tool(client: Client, script: Script, shared_up: Up, vaul
     script.will(calls(Call("vault_list")), says("There is an index."))
     await client.ask("Which notes are there?")
     (index,) = set(shared_up.home.indexes()) - before
-    script.will(calls(Call("vault_search", {"query": "pigeons"})), says("Never said."))
-    (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
-    with shared_up.home.locked(index):
-        async with client.stream("Who founded it?") as chunks:
+    script.will(calls(Call("vault_search", {"query": "pigeons"}), hold=0), says("Never said."))
+    async with client.stream("Who founded it?") as chunks:
+        await script.reached(len(script.asked) + 1)
+        with shared_up.home.locked(index):
+            (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
+            script.release()
             await chunks.until("tool_call")
             await client.cancel(run_id=chunks.run_id)
             seen = await chunks.rest()

@@ -81,13 +81,19 @@ async def index_of(client: Client, script: Script) -> Path:
     return index
 
 
+def write_pigeons(vault: Path) -> None:
+    (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
+
+
 async def test_during_a_tool(client: Client, script: Script, vault: Path) -> None:
     """A tool without effect runs again; its call is shown once, and the exchange saved once."""
     index = await index_of(client, script)
-    (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
-    script.will(calls(Call("vault_search", {"query": "pigeons"})), says("Two pigeons."))
-    with client.up.home.locked(index):  # the search waits for it
-        async with client.stream("Who founded it?") as chunks:
+    script.will(calls(Call("vault_search", {"query": "pigeons"}), hold=0), says("Two pigeons."))
+    async with client.stream("Who founded it?") as chunks:
+        await script.reached()
+        with client.up.home.locked(index):
+            write_pigeons(vault)  # the search waits until this is in the index
+            script.release()
             await chunks.until("tool_call")
             client.up.kill()
     assert of_type(chunks.seen, "tool_result") == []
@@ -105,10 +111,12 @@ async def test_a_whole_answer_is_kept_while_its_tools_work(
 ) -> None:
     """What the model has said to its end is not asked for again, however long a tool takes."""
     index = await index_of(client, script)
-    (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
-    script.will(calls(Call("vault_search", {"query": "pigeons"})), says("Two pigeons."))
-    with client.up.home.locked(index):
-        async with client.stream("Who founded it?") as chunks:
+    script.will(calls(Call("vault_search", {"query": "pigeons"}), hold=0), says("Two pigeons."))
+    async with client.stream("Who founded it?") as chunks:
+        await script.reached()
+        with client.up.home.locked(index):
+            write_pigeons(vault)
+            script.release()
             await chunks.until("tool_call")
             result = asyncio.create_task(chunks.until("tool_result"))
             await until(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import run_dodona
 from tests.system.client import Client, kept, notices, of_type, text_of
-from tests.system.dodona_up import DODONA, Up
+from tests.system.dodona_up import Up
 from tests.system.waiting import until
 from tests.system.wire_model import Answers, Asked, Call, Reply, Script, calls, says
 
@@ -140,15 +140,7 @@ async def test_a_move_of_its_is_undone(own: Client, script: Script) -> None:
 
 def dodona(up: Up, *arguments: str) -> str:
     """What a command says in the home of a gateway."""
-    ran = subprocess.run(  # noqa: S603 - our own command
-        [DODONA, *arguments],
-        cwd=up.home.folder,
-        env=up.home.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ran = run_dodona(*arguments, cwd=up.home.folder, env=up.home.environment, timeout=120)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

@@ -13,16 +13,20 @@ def searching(asked: Asked) -> Reply:
     return calls(Call("vault_search", {"query": f"oak {asked.round}"}))
 
 
-async def test_time(client: Client, script: Script) -> None:
+async def test_time(own: Client, script: Script) -> None:
     """A run that lasts too long ends where it stands, and the model's connection is closed."""
-    await client.set(timeout_seconds=10)
+    await own.up.begin()
+    await own.set(timeout_seconds=10)
     script.will(says("This much. ", "Never said.", hold=1))
-    chunks = await client.streamed("Take your time.")
+    async with own.stream("Take your time.") as stream:
+        await stream.until("content")
+        own.up.advance_clock()
+        chunks = await stream.rest()
     (reached,) = notices(chunks, "limit_reached")
     assert "10" in reached["system_message"]
     assert types(chunks)[-1] == "done"
     await until(lambda: script.asked[0].left, "the end of the connection to the model")
-    run = await client.run(chunks[0]["run_id"])
+    run = await own.run(chunks[0]["run_id"])
     assert "This much." in run["messages"][1]["content"]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fork_server import run_dodona
 from tests.system.client import Client, notices, of_type, text_of
+from tests.system.waiting import LIMIT
 from tests.system.wire_model import Asked, Call, Reply, Script, calls, says
 
 HERE = Path(__file__).parents[2]
@@ -20,6 +23,7 @@ _PLACE = re.compile(r"^(\S+):(\d+)-\d+ ", re.MULTILINE)
 
 
 async def begin(own: Client, *, provider: str = "") -> None:
+    """Start it with a complete index: while one is built, a definition may not be in it yet."""
     home = own.up.home
     if provider:
         said = f'[agent]\nprovider = "{provider}"\n'
@@ -29,6 +33,10 @@ async def begin(own: Client, *, provider: str = "") -> None:
         f'{said}[vault]\npath = "{NOTES}"\n[code]\npaths = ["{CODE}"]\n'
         f'[store]\nurl = "{home.store}"\n'
     )
+    indexed = await asyncio.to_thread(
+        run_dodona, "index", str(CODE), cwd=home.folder, env=home.environment, timeout=LIMIT
+    )
+    assert indexed.returncode == 0, indexed.stderr
     await own.up.begin()
 
 

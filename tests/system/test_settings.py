@@ -113,9 +113,10 @@ def delegation(script: Script) -> Call:
     return Call("delegate_librarian", {"task": f"Summarise the notes. {script.tag}"})
 
 
-async def test_librarian_timeout(client: Client, script: Script) -> None:
+async def test_librarian_timeout(own: Client, script: Script) -> None:
     """A Librarian that takes too long is stopped; the run, whose own clock stood still, goes on."""
-    await client.set(librarian_timeout=12, timeout_seconds=10)
+    await own.up.begin()
+    await own.set(librarian_timeout=12, timeout_seconds=10)
     script.will_by(
         lambda asked: (
             says("Never said.", hold=0)
@@ -123,7 +124,11 @@ async def test_librarian_timeout(client: Client, script: Script) -> None:
             else (calls(delegation(script)) if asked.round == 0 else says("Without it."))
         )
     )
-    chunks = await client.streamed("What is in the notes?")
+    async with own.stream("What is in the notes?") as stream:
+        await script.reached(2)
+        own.up.advance_clock()
+        own.up.advance_clock()
+        chunks = await stream.rest()
     (result,) = of_type(chunks, "tool_result")
     assert result["status"] == "error"
     assert "12 seconds" in result["result"]

@@ -33,7 +33,10 @@ async def test_a_run_is_left_to_be_resumed(own: Client, script: Script) -> None:
     script.will(says("Half and ", "half.", hold=1))
     async with own.stream("What is the answer?") as chunks:
         await chunks.until("content")
-        code = await own.up.leave()
+        own.up.signal(signal.SIGTERM)
+        await until(lambda: "Stopping" in own.up.said(), "a word of the signal")
+        own.up.advance_clock()
+        code = await asyncio.to_thread(own.up.wait)
         seen = await chunks.rest()
     assert code == 0
     assert types(seen)[-1] not in ("done", "error")

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from typing import Any
 
+from tests.fork_server import run_dodona
 from tests.system.client import Answered, Client
-from tests.system.dodona_up import DODONA, Home
+from tests.system.dodona_up import Home
 from tests.system.waiting import LIMIT
 
 
 def dodona(home: Home, *words: str) -> str:
     """What the command prints, beside a gateway that uses the same store."""
-    done = subprocess.run(  # noqa: S603 - our own command
-        [DODONA, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=home.folder,
-        env=home.environment,
-        timeout=LIMIT,
-        check=False,
-    )
+    done = run_dodona(*words, cwd=home.folder, env=home.environment, timeout=LIMIT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

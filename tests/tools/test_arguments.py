@@ -115,6 +115,7 @@ def test_huge_arguments_make_short_errors(text: str) -> None:
 
 
 @given(st.text(max_size=60) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps))
+@pytest.mark.slow
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing else is raised."""
     try:

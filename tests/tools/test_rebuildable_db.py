@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +54,24 @@ def test_a_thread_keeps_its_connection(path: Path) -> None:
     thread.start()
     thread.join()
     assert theirs[0] is not mine
+    file.close()
+
+
+def test_another_process_does_not_remove_the_log(path: Path) -> None:
+    """A thread that connects releases no lock: a process that closes the file is not the last."""
+    file = RebuildableDatabase(path, KIND)
+    file.run(add("a"))
+    thread = threading.Thread(target=file.run, args=(names,))
+    thread.start()
+    thread.join()
+    script = (
+        "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"
+        "db.execute(\"INSERT INTO oaks VALUES ('b')\")\ndb.commit()\ndb.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=True, timeout=LIMIT)  # noqa: S603
+    assert path.with_name(f"{path.name}-wal").exists()
+    file.run(add("c"))
+    assert file.run(names) == ["a", "b", "c"]
     file.close()
 
 

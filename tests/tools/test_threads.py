@@ -22,7 +22,7 @@ from dodona.core.ports.tools import (
     ToolCategory,
     ToolContext,
 )
-from dodona.store import Store, migrate, parse_location
+from dodona.store import Store
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import MAX_MATCH_CHARS, add_thread_tools, build_excerpt
@@ -56,17 +56,9 @@ class Agent:
         return outcome.result.text
 
 
-@pytest.fixture(scope="module")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Making a store takes longer than the tests: this one is copied."""
-    file = tmp_path_factory.mktemp("threads") / "dodona.db"
-    migrate(parse_location(str(file)))
-    return file
-
-
 @pytest.fixture
-async def oracle(migrated: Path, tmp_path: Path) -> AsyncIterator[Agent]:
-    file = await asyncio.to_thread(shutil.copy, migrated, tmp_path)
+async def oracle(migrated_file: Path, tmp_path: Path) -> AsyncIterator[Agent]:
+    file = await asyncio.to_thread(shutil.copy, migrated_file, tmp_path)
     async with await Store.open(str(file), redact=str) as store:
         yield Agent(store)
 

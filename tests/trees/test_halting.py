@@ -737,6 +737,7 @@ RANDOM_TREE = """(tree "main" :finally (sequence (long.ending) (ending))
 """
 
 
+@pytest.mark.slow
 async def test_cancelled_at_random_moments() -> None:
     """Two hundred runs, each cancelled some time, some twice: no task, no leaf is left behind."""
     chance = random.Random(7)  # noqa: S311

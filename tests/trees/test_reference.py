@@ -833,6 +833,7 @@ def compare(root: Node) -> None:
 )
 @given(TREES)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_random_trees_agree_with_the_reference(root: Node) -> None:
     """Status, leaf calls in order, and blackboard are what the truth tables say, for any tree."""
     compare(root)

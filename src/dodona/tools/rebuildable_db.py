@@ -163,8 +163,10 @@ class RebuildableDatabase:
         return connection
 
     def _connect(self) -> sqlite3.Connection:
-        # Readable by its owner only: it contains the indexed text.
-        os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # Readable by its owner only: it contains the indexed text. A file that exists is not
+        # opened here: closing it would release the locks of this process's other connections.
+        with suppress(FileExistsError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(
             self._path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
         )

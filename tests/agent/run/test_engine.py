@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.leaves import REGISTRY
+from dodona.agent.run.engine import ORPHAN_POLL_SECONDS
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, StoreError
 from dodona.core.events import QUERY_START, SESSION_END
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Tools, bodies, calls, edited, opened, text_of, until
+from tests.clock import Clock
 
 
 async def test_leaving_lets_runs_finish(file: Path) -> None:
@@ -196,7 +198,7 @@ async def test_a_bug_outside_the_tree_ends_the_run(
 
 
 async def test_a_store_that_cannot_be_written_ends_nothing(
-    file: Path, caplog: pytest.LogCaptureFixture
+    file: Path, caplog: pytest.LogCaptureFixture, clock: Clock
 ) -> None:
     """The run is left as it was and taken up when the store is well; the answer is saved once."""
     caplog.set_level(logging.CRITICAL)
@@ -210,6 +212,7 @@ async def test_a_store_that_cannot_be_written_ends_nothing(
         chunks = await here.chunks(run_id)
         assert not bodies(chunks, "done")
         await asyncio.to_thread(_mended, file)
+        clock.advance(ORPHAN_POLL_SECONDS)
         run = await here.ended(run_id)
 
         assert run.status is RunStatus.SUCCEEDED

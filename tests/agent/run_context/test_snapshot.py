@@ -13,6 +13,7 @@ from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Tools, calls, edited, opened, plain_prompts, until
+from tests.clock import Clock
 
 
 async def test_the_shipped_prompt_names_project_and_tools(file: Path) -> None:
@@ -37,14 +38,16 @@ async def test_a_project_may_have_its_own_prompt(file: Path, tmp_path: Path) -> 
         assert model.requests[0].messages[0].text.startswith("Of default: plan surf")
 
 
-async def test_a_changed_prompt_is_read_without_a_restart(file: Path, tmp_path: Path) -> None:
+async def test_a_changed_prompt_is_read_without_a_restart(
+    file: Path, tmp_path: Path, clock: Clock
+) -> None:
     """A moment later, at most a second."""
     prompts = plain_prompts(tmp_path / "prompts", "The old prompt.")
     model = ScriptedModel(["Yes."] * 2)
     async with opened(file, model, prompts=prompts) as here:
         await here.answered()
         await asyncio.to_thread(plain_prompts, prompts, "The new prompt.")
-        await asyncio.sleep(PROMPT_CACHE_SECONDS + 0.1)
+        clock.advance(PROMPT_CACHE_SECONDS)
         await here.answered()
 
     texts = [request.messages[0].text for request in model.requests]
@@ -52,7 +55,7 @@ async def test_a_changed_prompt_is_read_without_a_restart(file: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["Of {{ nobody }}.", "{% if %}", "\n\n{{ tools | nofilter }}"])
-async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, text: str) -> None:
+async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, clock: Clock, text: str) -> None:
     """The run ends with an error that names the file, before any request, until it is mended."""
     prompts = plain_prompts(tmp_path / "prompts", text)
     model = ScriptedModel(["Mended."])
@@ -67,7 +70,7 @@ async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, text: str) -> N
             await here.answer(run_id)
         assert not model.requests
         await asyncio.to_thread(plain_prompts, prompts, "Fine.")
-        await asyncio.sleep(PROMPT_CACHE_SECONDS + 0.1)
+        clock.advance(PROMPT_CACHE_SECONDS)
         assert (await here.answered()).answer == "Mended."
 
 

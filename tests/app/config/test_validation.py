@@ -382,6 +382,7 @@ def test_bytes_that_are_no_text_are_told() -> None:
 # -- very many ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_bindings_are_read() -> None:
     """In seconds of this process, however busy the machine is; so are as many mistakes."""
     rows = "".join(

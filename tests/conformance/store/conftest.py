@@ -61,14 +61,6 @@ def _emptied(url: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Making a store takes longer than most tests: this one is copied."""
-    file = tmp_path_factory.mktemp("migrated") / "dodona.db"
-    migrate(parse_location(str(file)))
-    return file
-
-
-@pytest.fixture(scope="session")
 def migrated_database(postgres_server: str) -> str:
     """Copying takes as long as making: this one is emptied."""
     url = _new_database(postgres_server)

@@ -103,6 +103,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("html", HOSTILE.values(), ids=HOSTILE.keys())
 @pytest.mark.timeout(30)
+@pytest.mark.slow
 def test_no_page_takes_long(html: str) -> None:
     """A stranger's page must not hold the process up: what is quadratic would not end in time."""
     page = extract_content(html, parse_url("https://example.org/"))

@@ -31,6 +31,7 @@ def doubling(levels: int) -> str:
     return "\n".join([*trees, f'(tree "t{levels}" (succeed))'])
 
 
+@pytest.mark.slow
 def test_a_bomb_of_subtrees_is_refused_at_once() -> None:
     """A small file that stands for 2^n nodes: a located error, in little time and memory."""
     begun = perf_counter()

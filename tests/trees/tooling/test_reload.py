@@ -395,6 +395,7 @@ async def test_a_restart_stays_with_its_tree_when_the_file_is_reordered(tmp_path
 
 
 @pytest.mark.parametrize("policy", ReloadPolicy)
+@pytest.mark.slow
 async def test_reload_under_load(policy: ReloadPolicy, tmp_path: Path) -> None:
     """200 runs in flight, 20 saves, good and bad in turn: all end well, none mixes versions."""
     bench = await Bench.of(tmp_path, versioned(0), policy)

@@ -78,7 +78,7 @@ class AgentTrees:
         for name, agent, path in _all_agents(config):
             tree = agent.tree
             file = ORACLE_TREE if tree is None else config.resolve(tree, (*path, "tree"))
-            trees[name] = await self._load_tree(file.absolute())
+            trees[name] = await self._load_tree(await asyncio.to_thread(file.absolute))
         return trees
 
     def apply(self, loaded: dict[str, Reloader]) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import DODONA, PATIENCE, Started, dodona, given, until
+from tests.cli.running import PATIENCE, Started, dodona, given, until
 from tests.cli.slow_model import SlowModel
+from tests.fork_server import ForkedProcess
 
 SAMPLE = Path(__file__).resolve().parents[4] / "examples" / "vault"
 FIELDS = {
@@ -64,16 +65,7 @@ def test_the_answer_alone_is_the_output(tmp_path: Path, scripted: Callable[[str]
 def test_a_question_from_standard_input(tmp_path: Path, scripted: Callable[[str], None]) -> None:
     """`-` reads all of it."""
     scripted("answers = ['The oak.']\n")
-    done = subprocess.run(  # noqa: S603 - our own command
-        [DODONA, "ask", "-"],
-        input="Who\nspeaks?\n",
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=given(tmp_path, {}),
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = dodona(tmp_path, "ask", "-", typed="Who\nspeaks?\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, "The oak.\n", "")
     shown = json.loads(dodona(tmp_path, "run", "show", "1", "--json").stdout)
     assert shown["question"] == "Who\nspeaks?"
@@ -187,17 +179,16 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path, scripted: Callable[[str],
     scripted("answers = ['The oak speaks.']\n")
     reading, writing = os.pipe()
     os.close(reading)
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [DODONA, "ask", "Who speaks?"],
-        stdin=subprocess.DEVNULL,
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env=given(tmp_path, {}),
-    ) as asked:
-        os.close(writing)
-        _, said = asked.communicate(timeout=PATIENCE)
-        assert (asked.returncode, said) == (0, b"")
+    with (tmp_path / "err").open("wb") as err:
+        asked = ForkedProcess(
+            *("ask", "Who speaks?"),
+            stdout=writing,
+            stderr=err,
+            cwd=tmp_path,
+            env=given(tmp_path, {}),
+        )
+    os.close(writing)
+    assert (asked.wait(PATIENCE), (tmp_path / "err").read_bytes()) == (0, b"")
 
 
 def test_a_conversation_goes_on_until_a_new_one(

@@ -10,21 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.fake_terminal import at_terminal
-from tests.cli.running import DODONA, PATIENCE, dodona, given
+from tests.cli.running import dodona, given
 from tests.cli.slow_model import SlowModel
+from tests.fork_server import run_dodona
 
 
 def chat(folder: Path, typed: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, "chat", *words],
-        input=typed,
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=given(folder, {}),
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_dodona("chat", *words, typed=typed, cwd=folder, env=given(folder, {}))
 
 
 def test_a_line_is_a_question(tmp_path: Path, scripted: Callable[[str], None]) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from dodona.core.domain.conversations.conversation_tree import TreeLink
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.store import Store
 from tests.agent.views.saying import answered, asked
-from tests.cli.running import DODONA, PATIENCE, dodona, given
+from tests.cli.running import PATIENCE, dodona, given
+from tests.fork_server import ForkedProcess
 
 MINE = (LOCAL_USER, "default")
 LONG = "Who speaks " + "very " * 20 + "long?"
@@ -194,17 +194,15 @@ def at_terminal(folder: Path, typed: bytes, *words: str, **environment: str) -> 
     ours, theirs = pty.openpty()
     try:
         os.write(ours, typed)
-        done = subprocess.run(  # noqa: S603 - our own command
-            [DODONA, "context", *words],
+        process = ForkedProcess(
+            *("context", *words),
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
             env=given(folder, environment),
-            timeout=PATIENCE,
-            check=False,
         )
-        return done.returncode, os.read(ours, 1_000_000).decode()
+        return process.wait(PATIENCE), os.read(ours, 1_000_000).decode()
     finally:
         os.close(ours)
         os.close(theirs)

@@ -171,6 +171,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.slow
 def test_no_file_takes_long(what: str) -> None:
     """A stranger's file may be made to be hard: it is text then, or without definitions."""
     path, data = HOSTILE[what]

@@ -99,6 +99,7 @@ def test_hostile_front_matter_is_bounded() -> None:
     assert len(note.tags) == MAX_TAGS
 
 
+@pytest.mark.slow
 def test_a_hostile_note_takes_no_longer_than_another() -> None:
     """Neither endless blanks nor a flood of headings; it would never end if it did."""
     for text in ("# " + " " * 500_000 + "x #", "# x" + " #" * 250_000, "-" * 900_000):
