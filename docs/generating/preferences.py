@@ -29,7 +29,7 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 def settings_page() -> str:
     """Return the text of settings.md."""
-    schema = build_openapi()["components"]["schemas"]["Settings"]["properties"]
+    schema = build_openapi()["components"]["schemas"]["ModelSettings"]["properties"]
     rows = [
         (f"`{name}`", takes(schema[name]), _shown(default), MEANINGS[name])
         for name, default in ModelSettings().as_dict().items()

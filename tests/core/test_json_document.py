@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from dodona.core.errors import BadRequest
 from dodona.core.json_document import (
-    Document,
+    JsonDocument,
     RequestDocument,
     Timestamp,
     build_schemas,
@@ -61,7 +61,7 @@ class Tree(RequestDocument, kw_only=True):
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Answer(Document, kw_only=True):
+class Answer(JsonDocument, kw_only=True):
     """An answer.
 
     With more than one paragraph.
@@ -208,7 +208,7 @@ def test_the_schema_says_what_is_parsed() -> None:
 def test_a_type_without_a_schema_is_an_error() -> None:
     """A document with a type that JSON does not have must not reach the API."""
 
-    class Wrong(Document):
+    class Wrong(JsonDocument):
         value: complex
 
     with pytest.raises(TypeError, match="complex"):

@@ -38,11 +38,11 @@ _UNLIMITED: Final = 10**15  # a higher bound is technical: it is not mentioned
 D = TypeVar("D", bound=msgspec.Struct)
 
 
-class Document(msgspec.Struct):
+class JsonDocument(msgspec.Struct):
     """A JSON document of the API."""
 
 
-class RequestDocument(Document, forbid_unknown_fields=True):
+class RequestDocument(JsonDocument, forbid_unknown_fields=True):
     """The body of a request. In an optional field, null means the default."""
 
 
@@ -363,19 +363,19 @@ def build_schemas(documents: Iterable[Any]) -> tuple[list[Schema], dict[str, Sch
     for schema in schemas.values():
         if "description" in schema:
             schema["description"] = cleandoc(schema["description"])
-    for document in _subclasses(Document):
+    for document in _subclasses(JsonDocument):
         if (schema := schemas.get(document.__name__)) is not None:
             _adapt_schema(document, schema)
     return list(refs), schemas
 
 
-def _subclasses(document: type[Document]) -> Iterator[type[Document]]:
+def _subclasses(document: type[JsonDocument]) -> Iterator[type[JsonDocument]]:
     for each in document.__subclasses__():
         yield each
         yield from _subclasses(each)
 
 
-def _adapt_schema(document: type[Document], schema: Schema) -> None:
+def _adapt_schema(document: type[JsonDocument], schema: Schema) -> None:
     """Make a request's optional fields nullable; require all fields that a response always has."""
     properties: dict[str, Schema] = schema["properties"]
     if issubclass(document, RequestDocument):

@@ -12,7 +12,7 @@ import dodona
 from dodona.agent.api import AgentApi
 from dodona.core.domain.budgets import BudgetUnit
 from dodona.core.domain.routing import LiveRouter
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
@@ -25,7 +25,7 @@ from dodona.telemetry.metrics import Metrics
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
-class BudgetStatus(Document, kw_only=True):
+class BudgetStatus(JsonDocument, kw_only=True):
     """A budget of the current day or month."""
 
     scope: str
@@ -35,7 +35,7 @@ class BudgetStatus(Document, kw_only=True):
     ceiling: float
 
 
-class GatewayStatus(Document, kw_only=True):
+class GatewayStatus(JsonDocument, kw_only=True):
     """Runs, queues, streams and budgets."""
 
     version: str = dodona.__version__

@@ -16,7 +16,7 @@ from dodona.core.domain.conversations.contexts import (
 )
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.store import Store
 
 RECENT_RUNS: Final = 10
@@ -26,7 +26,7 @@ _ALL_RUNS: Final = 1_000  # the token budget limits the window earlier
 _LOWEST_BUDGET, _HIGHEST_BUDGET = TOKEN_BUDGET_BOUNDS
 
 
-class ContextDocument(Document, kw_only=True):
+class ContextDocument(JsonDocument, kw_only=True):
     """The context of a project."""
 
     id: str

@@ -10,11 +10,11 @@ from msgspec import Meta
 from dodona.agent.conversation.citations import Citation
 from dodona.agent.conversation.exchange import parse_arguments
 from dodona.core.domain.conversations.conversation import StoredMessage
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.core.ports.tools import SourceReference
 
 
-class ExchangeToolCall(Document, kw_only=True):
+class ExchangeToolCall(JsonDocument, kw_only=True):
     """A tool call of an answer."""
 
     id: str
@@ -25,7 +25,7 @@ class ExchangeToolCall(Document, kw_only=True):
     duration_ms: int | None
 
 
-class OracleExchange(Document, kw_only=True):
+class OracleExchange(JsonDocument, kw_only=True):
     """A stored message; only assistant messages have tool calls."""
 
     id: str
@@ -40,7 +40,7 @@ class OracleExchange(Document, kw_only=True):
     mentioned_files: tuple[str, ...]
 
 
-class OracleAnswer(Document, kw_only=True):
+class OracleAnswer(JsonDocument, kw_only=True):
     """The answer of a run, with its sources, tool calls and token counts."""
 
     answer: str

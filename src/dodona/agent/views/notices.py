@@ -11,14 +11,14 @@ from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.core.domain.notices import DeferUntil, InjectionPoint, StoredNotice
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Severity
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.notify import SubscriberRegistry
 from dodona.store.notifications.notices import NoticeLog
 
 MAX_NOTICES: Final = 200  # per page
 
 
-class NoticeDue(Document):
+class NoticeDue(JsonDocument):
     """When a notice is delivered."""
 
     moment: DeferUntil
@@ -27,7 +27,7 @@ class NoticeDue(Document):
     condition: Annotated[str, Meta(description="Delivered when an event matches this expression.")]
 
 
-class NoticeDocument(Document, kw_only=True):
+class NoticeDocument(JsonDocument, kw_only=True):
     """A pending, deferred or delivered notice."""
 
     id: int
@@ -41,7 +41,7 @@ class NoticeDocument(Document, kw_only=True):
     delivered_at: Timestamp | None
 
 
-class SubscriberDocument(Document, kw_only=True):
+class SubscriberDocument(JsonDocument, kw_only=True):
     """A subscriber, which creates notices from events."""
 
     id: str
@@ -55,7 +55,7 @@ class SubscriberDocument(Document, kw_only=True):
     file: Annotated[str, Meta(description="The file that defines it.")]
 
 
-class SubscriberList(Document):
+class SubscriberList(JsonDocument):
     """The subscribers with your settings."""
 
     subscribers: list[SubscriberDocument]

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest
-from dodona.core.json_document import Document, RequestDocument, Timestamp
+from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp
 from dodona.store import Store
 
 MAX_PATHS: Final = 100
@@ -24,7 +24,7 @@ Folder: TypeAlias = Annotated[str, Meta(min_length=1, description="An existing f
 Folders: TypeAlias = Annotated[list[Annotated[str, Meta(min_length=1)]], Meta(max_length=MAX_PATHS)]
 
 
-class ProjectDocument(Document, kw_only=True):
+class ProjectDocument(JsonDocument, kw_only=True):
     """A project."""
 
     id: str

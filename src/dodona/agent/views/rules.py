@@ -14,11 +14,11 @@ from dodona.agent.turn_control.config import AgentConfig
 from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.rules import RuleBook
 
 
-class RuleDocument(Document, kw_only=True):
+class RuleDocument(JsonDocument, kw_only=True):
     """A rule with your settings."""
 
     id: str
@@ -39,7 +39,7 @@ class RuleDocument(Document, kw_only=True):
     file: Annotated[str, Meta(description="The file that defines it.")]
 
 
-class RuleList(Document):
+class RuleList(JsonDocument):
     """The rules with your settings."""
 
     rules: list[RuleDocument]
@@ -80,7 +80,7 @@ class RuleSample(RequestDocument):
     context: SampleContext = field(default_factory=SampleContext)
 
 
-class RuleTest(Document):
+class RuleTest(JsonDocument):
     """The result of the test."""
 
     rule: str

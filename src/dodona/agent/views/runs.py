@@ -20,7 +20,7 @@ from dodona.core.domain.conversations.conversation import (
     StoredMessage,
 )
 from dodona.core.errors import BadRequest, ErrorBody, NotFound
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 from dodona.store.notifications.approvals import Approvals
@@ -28,7 +28,7 @@ from dodona.store.notifications.approvals import Approvals
 MAX_RUNS: Final = 200  # per page
 
 
-class RunDocument(Document, kw_only=True):
+class RunDocument(JsonDocument, kw_only=True):
     """A run; a long question is truncated in a list."""
 
     id: int
@@ -51,7 +51,7 @@ class RunDocument(Document, kw_only=True):
     duration_ms: int | None
 
 
-class StepDocument(Document, kw_only=True):
+class StepDocument(JsonDocument, kw_only=True):
     """A step of a run."""
 
     key: Annotated[str, Meta(description="The position in the behaviour tree.")]

@@ -8,20 +8,20 @@ from msgspec import Meta
 
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
 from dodona.core.domain.conversations.sessions import Session
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.store import Store
 
 _NO_TOKEN_LIMIT: Final = 2**31 - 1  # the number of runs is limited instead
 
 
-class SessionTokens(Document):
+class SessionTokens(JsonDocument):
     """The tokens that a session has used."""
 
     input_tokens: int
     output_tokens: int
 
 
-class SessionDocument(Document, kw_only=True):
+class SessionDocument(JsonDocument, kw_only=True):
     """A session."""
 
     key: Annotated[

@@ -16,7 +16,7 @@ from dodona.core.domain.budgets import (
     resets_at,
 )
 from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.metering import Ceilings, Meter
 from dodona.store import Store
 
@@ -30,7 +30,7 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 }
 
 
-class UsageSum(Document, kw_only=True):
+class UsageSum(JsonDocument, kw_only=True):
     """The sum of some model calls."""
 
     calls: int
@@ -58,7 +58,7 @@ class UsageGroup(UsageSum, kw_only=True):
     user_id: str | UnsetType = UNSET
 
 
-class UsageDocument(Document):
+class UsageDocument(JsonDocument):
     """The total and the groups."""
 
     by: GroupBy
@@ -69,7 +69,7 @@ class UsageDocument(Document):
 BUDGET_KINDS: Final = ("session", "agent", "user", "daily", "monthly")
 
 
-class BudgetDocument(Document, kw_only=True):
+class BudgetDocument(JsonDocument, kw_only=True):
     """A budget with a ceiling."""
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": [*BUDGET_KINDS]})]

@@ -19,7 +19,7 @@ from dodona.core.domain.conversations.contexts import ContextStatus, OracleConte
 from dodona.core.domain.conversations.conversation import Conversation, RunStatus
 from dodona.core.domain.conversations.conversation_tree import MessageLocation, TreeLink, TreeNode
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
-from dodona.core.json_document import Document, NextBefore, Timestamp
+from dodona.core.json_document import JsonDocument, NextBefore, Timestamp
 from dodona.store import Store
 
 MAX_NODES: Final = 200  # per page
@@ -50,7 +50,7 @@ Head = Annotated[
 ]
 
 
-class ConversationNode(Document, kw_only=True):
+class ConversationNode(JsonDocument, kw_only=True):
     """A run as a node of the conversation tree."""
 
     id: Annotated[int, Meta(description="The id of its run.")]
@@ -74,7 +74,7 @@ class ConversationNode(Document, kw_only=True):
     created_at: Timestamp
 
 
-class ConversationTree(Document, kw_only=True):
+class ConversationTree(JsonDocument, kw_only=True):
     """A page of nodes."""
 
     project_id: str
@@ -84,7 +84,7 @@ class ConversationTree(Document, kw_only=True):
     next: NextBefore
 
 
-class TreeHead(Document, kw_only=True):
+class TreeHead(JsonDocument, kw_only=True):
     """The new head."""
 
     project_id: str
@@ -98,14 +98,14 @@ class TreeHead(Document, kw_only=True):
     ]
 
 
-class NodeLabel(Document):
+class NodeLabel(JsonDocument):
     """The label of a node."""
 
     context_id: str
     label: str | None
 
 
-class PrunedTree(Document):
+class PrunedTree(JsonDocument):
     """The number of deleted nodes, and the head."""
 
     pruned: Annotated[int, Meta(description="Number of deleted nodes.")]

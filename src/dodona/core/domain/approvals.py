@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 
 
 class Decision(Enum):
@@ -33,7 +33,7 @@ class NewApproval:
     expires_at: float
 
 
-class Approval(Document, kw_only=True):
+class Approval(JsonDocument, kw_only=True):
     """A request for approval and its decision."""
 
     run_id: int

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta, field
 
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 
 AuditKind: TypeAlias = Literal["auth", "denied", "limit", "budget", "admin"]
 AuditOutcome: TypeAlias = Literal["refused", "done"]
@@ -25,7 +25,7 @@ AUDIT_KINDS: Final[dict[str, str]] = {
 AUDIT_OUTCOMES: Final[tuple[str, ...]] = get_args(AuditOutcome)
 
 
-class AuditEntry(Document, kw_only=True):
+class AuditEntry(JsonDocument, kw_only=True):
     """An entry of the audit log."""
 
     id: int = 0

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 
 from dodona.core.errors import DodonaError, NotFound, ProviderError, ProviderErrorKind
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 
 PATH_PREFIX: Final = "/v1/"
 
@@ -49,7 +49,7 @@ class AnswerRestarted(DodonaError):
     http_status = 502
 
 
-class V1ErrorBody(Document, kw_only=True):
+class V1ErrorBody(JsonDocument, kw_only=True):
     """An error in OpenAI's format."""
 
     message: Annotated[str, Meta(description="The problem, and how to fix it.")]
@@ -58,7 +58,7 @@ class V1ErrorBody(Document, kw_only=True):
     code: Annotated[str, Meta(description="A stable, machine-readable code.")]
 
 
-class V1Error(Document):
+class V1Error(JsonDocument):
     """An error."""
 
     error: V1ErrorBody

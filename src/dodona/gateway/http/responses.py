@@ -19,7 +19,7 @@ from dodona.core.errors import (
     Unauthorized,
     as_json,
 )
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.errors import MethodNotAllowed, TooManyRequests
 from dodona.gateway.http import openai_errors
 from dodona.net.redactor import Redactor
@@ -49,7 +49,7 @@ def error_response(error: DodonaError, redactor: Redactor | None = None) -> Erro
     return ErrorResponse(error, redactor)
 
 
-class ErrorDocument(Document):
+class ErrorDocument(JsonDocument):
     """An error."""
 
     error: ErrorBody

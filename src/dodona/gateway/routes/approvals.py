@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from dodona.core.domain.approvals import Approval
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import RunId, text
 from dodona.gateway.http.request import ApiRequest
@@ -17,7 +17,7 @@ MAX_NOTE_LENGTH: Final = 2_000
 routes = Routes()
 
 
-class ApprovalList(Document):
+class ApprovalList(JsonDocument):
     """The pending approvals, oldest first."""
 
     approvals: list[Approval]

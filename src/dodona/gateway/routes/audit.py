@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dodona.core.domain.audit import AUDIT_KINDS, AuditEntry, AuditKind
-from dodona.core.json_document import Document, NextBefore
+from dodona.core.json_document import JsonDocument, NextBefore
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -15,7 +15,7 @@ from dodona.gateway.http.request import ApiRequest
 routes = Routes()
 
 
-class AuditPage(Document):
+class AuditPage(JsonDocument):
     """A page of entries."""
 
     entries: list[AuditEntry]

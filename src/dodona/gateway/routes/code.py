@@ -15,7 +15,7 @@ from dodona.core.domain.knowledge.code import (
     Reference,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import ProjectId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -28,7 +28,7 @@ routes = Routes()
 Name: TypeAlias = Annotated[str, text("A name, such as 'Meter' or 'Meter.reserve'.")]
 
 
-class CodeHits(Document):
+class CodeHits(JsonDocument):
     """Matching code, best first."""
 
     hits: list[CodeHit]
@@ -37,19 +37,19 @@ class CodeHits(Document):
     ]
 
 
-class CodeDefinitions(Document):
+class CodeDefinitions(JsonDocument):
     """The definitions."""
 
     definitions: list[Definition]
 
 
-class CodeReferences(Document):
+class CodeReferences(JsonDocument):
     """The references."""
 
     references: list[Reference]
 
 
-class CodeMap(Document):
+class CodeMap(JsonDocument):
     """The map."""
 
     map: Annotated[str, Meta(description="Paths, each followed by its definitions.")]

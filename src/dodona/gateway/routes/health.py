@@ -7,7 +7,7 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 import dodona
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import ResponseSpec, Routes, document_response
 from dodona.gateway.http.request import ApiRequest
@@ -18,7 +18,7 @@ from dodona.telemetry.metrics import CONTENT_TYPE
 routes = Routes()
 
 
-class Health(Document):
+class Health(JsonDocument):
     """The process is alive."""
 
     status: Literal["ok"]
@@ -26,7 +26,7 @@ class Health(Document):
     version: str
 
 
-class Readiness(Document):
+class Readiness(JsonDocument):
     """The gateway is ready."""
 
     status: Literal["ready"]

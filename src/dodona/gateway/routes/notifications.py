@@ -10,7 +10,7 @@ from dodona.agent.views.notices import (
     SubscriberDocument,
     SubscriberList,
 )
-from dodona.core.json_document import Document, NextBefore, RequestDocument
+from dodona.core.json_document import JsonDocument, NextBefore, RequestDocument
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -18,7 +18,7 @@ from dodona.gateway.http.request import ApiRequest
 routes = Routes()
 
 
-class NoticeList(Document):
+class NoticeList(JsonDocument):
     """A page of notices."""
 
     notices: list[NoticeDocument]

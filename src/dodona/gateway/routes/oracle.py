@@ -16,7 +16,7 @@ from dodona.core.chunks import AnyChunk, StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import Routes, document_response, stream_response
 from dodona.gateway.http.parameter import MAX_INTEGER, ProjectId
@@ -48,7 +48,7 @@ class RunsToCancel(RequestDocument):
             )
 
 
-class CancelledRuns(Document):
+class CancelledRuns(JsonDocument):
     """The runs being cancelled."""
 
     run_ids: Annotated[list[int], Meta(description="Empty if all runs had ended.")]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
 from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
 from dodona.core.errors import AccessDenied
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.http.operation import Routes, document_response
 from dodona.gateway.http.parameter import text
 from dodona.gateway.http.request import ApiRequest
@@ -22,7 +22,7 @@ routes = Routes()
 ProjectName: TypeAlias = Annotated[str, text("The id of the project.")]
 
 
-class ProjectList(Document):
+class ProjectList(JsonDocument):
     """The projects."""
 
     projects: list[ProjectDocument]

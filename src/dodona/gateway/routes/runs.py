@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dodona.agent.views.runs import MAX_RUNS, RunDetails, RunDocument
 from dodona.core.errors import NotFound
-from dodona.core.json_document import Document, NextBefore
+from dodona.core.json_document import JsonDocument, NextBefore
 from dodona.gateway.http.operation import EVENT_STREAM, ResponseSpec, Routes
 from dodona.gateway.http.parameter import Header, RunId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -17,7 +17,7 @@ from dodona.gateway.routes.oracle import CHUNK_STREAM, encode_batches
 routes = Routes()
 
 
-class RunList(Document):
+class RunList(JsonDocument):
     """A page of runs."""
 
     runs: list[RunDocument]

@@ -9,7 +9,7 @@ from msgspec import Meta
 from dodona.agent.views.exchanges import OracleExchange
 from dodona.agent.views.sessions import SessionDocument
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -17,13 +17,13 @@ from dodona.gateway.http.request import ApiRequest
 routes = Routes()
 
 
-class SessionList(Document):
+class SessionList(JsonDocument):
     """A page of sessions."""
 
     sessions: list[SessionDocument]
 
 
-class SessionHistory(Document):
+class SessionHistory(JsonDocument):
     """The messages, oldest first."""
 
     messages: list[OracleExchange]

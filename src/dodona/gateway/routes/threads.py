@@ -18,7 +18,7 @@ from dodona.core.domain.knowledge.threads import (
     ThreadSummary,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import Routes, document_response
 from dodona.gateway.http.parameter import ProjectId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
@@ -29,7 +29,7 @@ routes = Routes()
 ThreadId: TypeAlias = Annotated[int, whole("The id of the thread.")]
 
 
-class ThreadList(Document):
+class ThreadList(JsonDocument):
     """The threads, most recently updated first."""
 
     threads: list[ThreadSummary]
@@ -44,7 +44,7 @@ class ThreadEntries(ThreadPage):
     ]
 
 
-class EntryHits(Document):
+class EntryHits(JsonDocument):
     """The matching entries, best first."""
 
     hits: list[EntryHit]

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from dodona.agent.views.spending import BudgetDocument, UsageDocument
 from dodona.core.domain.usage import GroupBy, UsageQuery
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.http.operation import Routes
 from dodona.gateway.http.parameter import text, whole
 from dodona.gateway.http.request import ApiRequest
@@ -22,7 +22,7 @@ User: TypeAlias = Annotated[
 ]
 
 
-class BudgetList(Document):
+class BudgetList(JsonDocument):
     """The budgets with a ceiling."""
 
     budgets: list[BudgetDocument]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from dodona.core.domain.agents import AgentDef
 from dodona.core.errors import DodonaError, did_you_mean
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.openai_errors import UnknownModel, as_openai
 from dodona.gateway.http.operation import ResponseSpec, Routes
@@ -30,7 +30,7 @@ _OWNED_BY: Final = "dodona"
 routes = Routes()
 
 
-class V1Model(Document):
+class V1Model(JsonDocument):
     """The model."""
 
     id: str
@@ -39,7 +39,7 @@ class V1Model(Document):
     owned_by: str = _OWNED_BY
 
 
-class V1Models(Document, kw_only=True):
+class V1Models(JsonDocument, kw_only=True):
     """The models."""
 
     object: Literal["list"] = "list"

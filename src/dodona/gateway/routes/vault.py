@@ -18,7 +18,7 @@ from dodona.core.domain.knowledge.notes import (
     NoteWriteResult,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.json_document import Document, RequestDocument
+from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import ResponseSpec, Routes
 from dodona.gateway.http.parameter import MAX_INTEGER, ProjectId, text, up_to
 from dodona.gateway.http.request import ApiRequest
@@ -36,39 +36,39 @@ PathParameter: TypeAlias = Annotated[
 ]
 
 
-class NoteList(Document):
+class NoteList(JsonDocument):
     """The notes, ordered by path."""
 
     notes: list[NoteSummary]
     total: Annotated[int, Meta(description="Number of notes, without the limit.")]
 
 
-class NoteHits(Document):
+class NoteHits(JsonDocument):
     """The matching sections, best first."""
 
     hits: list[NoteHit]
 
 
-class NoteMoves(Document):
+class NoteMoves(JsonDocument):
     """The moves, newest first."""
 
     moves: list[NoteMove]
 
 
-class Backlinks(Document):
+class Backlinks(JsonDocument):
     """The lines that link to the note."""
 
     backlinks: list[Backlink]
 
 
-class NoteTag(Document):
+class NoteTag(JsonDocument):
     """A tag."""
 
     tag: str
     notes: Annotated[int, Meta(description="Number of notes with the tag.")]
 
 
-class NoteTags(Document):
+class NoteTags(JsonDocument):
     """The tags, most frequent first."""
 
     tags: list[NoteTag]

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType
 
 from dodona.core.domain.budgets import TokenRecord
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import FinishReason, Usage
 from dodona.gateway.http.responses import encode_json
@@ -29,19 +29,19 @@ FINISH_REASONS: Final[Mapping[str, Finish]] = {
 }
 
 
-class V1InputDetails(Document):
+class V1InputDetails(JsonDocument):
     """Details of the input tokens."""
 
     cached_tokens: int
 
 
-class V1OutputDetails(Document):
+class V1OutputDetails(JsonDocument):
     """Details of the output tokens."""
 
     reasoning_tokens: int
 
 
-class V1Usage(Document, kw_only=True):
+class V1Usage(JsonDocument, kw_only=True):
     """The tokens that a completion used."""
 
     prompt_tokens: int
@@ -65,7 +65,7 @@ class V1Usage(Document, kw_only=True):
         )
 
 
-class V1Answer(Document, kw_only=True):
+class V1Answer(JsonDocument, kw_only=True):
     """The message of a completion."""
 
     role: Literal["assistant"] = "assistant"
@@ -75,7 +75,7 @@ class V1Answer(Document, kw_only=True):
     tool_calls: list[V1ToolCall] | UnsetType = UNSET
 
 
-class V1Choice(Document, kw_only=True):
+class V1Choice(JsonDocument, kw_only=True):
     """The only choice of a completion."""
 
     index: int = 0
@@ -84,7 +84,7 @@ class V1Choice(Document, kw_only=True):
     finish_reason: Finish
 
 
-class V1Completion(Document, kw_only=True):
+class V1Completion(JsonDocument, kw_only=True):
     """A chat completion."""
 
     id: str
@@ -96,14 +96,14 @@ class V1Completion(Document, kw_only=True):
     usage: V1Usage
 
 
-class V1FunctionDelta(Document, kw_only=True):
+class V1FunctionDelta(JsonDocument, kw_only=True):
     """A part of a function call."""
 
     name: str | UnsetType = UNSET
     arguments: str
 
 
-class V1CallDelta(Document, kw_only=True):
+class V1CallDelta(JsonDocument, kw_only=True):
     """A part of a tool call. The first part has the id and the name."""
 
     index: int
@@ -112,7 +112,7 @@ class V1CallDelta(Document, kw_only=True):
     function: V1FunctionDelta
 
 
-class V1Delta(Document, kw_only=True):
+class V1Delta(JsonDocument, kw_only=True):
     """The new part of a message."""
 
     role: Literal["assistant"] | UnsetType = UNSET
@@ -122,7 +122,7 @@ class V1Delta(Document, kw_only=True):
     tool_calls: list[V1CallDelta] | UnsetType = UNSET
 
 
-class V1ChunkChoice(Document, kw_only=True):
+class V1ChunkChoice(JsonDocument, kw_only=True):
     """The only choice of a chunk."""
 
     index: int = 0
@@ -131,7 +131,7 @@ class V1ChunkChoice(Document, kw_only=True):
     finish_reason: Finish | None = None
 
 
-class V1Chunk(Document, kw_only=True):
+class V1Chunk(JsonDocument, kw_only=True):
     """A part of a streamed chat completion."""
 
     id: str

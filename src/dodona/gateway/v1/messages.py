@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import Meta, Struct, field
 
 from dodona.core.errors import InvalidField
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 from dodona.core.messages import (
     AssistantText,
     Message,
@@ -43,14 +43,14 @@ class V1RefusalPart(Struct, tag_field="type", tag="refusal"):
 Content: TypeAlias = str | list[V1TextPart | V1RefusalPart]
 
 
-class V1FunctionCall(Document):
+class V1FunctionCall(JsonDocument):
     """The function to call. `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
-class V1ToolCall(Document, kw_only=True):
+class V1ToolCall(JsonDocument, kw_only=True):
     """A call of one of the client's tools."""
 
     id: str

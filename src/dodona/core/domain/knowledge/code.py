@@ -13,7 +13,7 @@ from typing import Annotated, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from dodona.core.json_document import Document
+from dodona.core.json_document import JsonDocument
 
 FirstLine: TypeAlias = Annotated[int, Meta(description="The first line, from 1.")]
 Container: TypeAlias = Annotated[str, Meta(description="The enclosing definition; may be empty.")]
@@ -53,7 +53,7 @@ class CodeHit(msgspec.Struct, frozen=True):
     score: Annotated[float, Meta(description="From 0 to 1.")] = 0.0
 
 
-class CodeText(Document):
+class CodeText(JsonDocument):
     """Lines of a file."""
 
     path: str
@@ -64,7 +64,7 @@ class CodeText(Document):
     version: Annotated[str, Meta(description="Changes with the content.")]
 
 
-class IndexState(Document):
+class IndexState(JsonDocument):
     """The size of an index, and the result of its last refresh."""
 
     files: Annotated[int, Meta(description="Files in the index.")]

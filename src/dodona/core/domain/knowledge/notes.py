@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 
 NotePath: TypeAlias = Annotated[
     str, Meta(description="Relative to the vault, with `/`, ending in `.md`.")
@@ -22,7 +22,7 @@ NoteVersion: TypeAlias = Annotated[
 ]
 
 
-class NoteSummary(Document):
+class NoteSummary(JsonDocument):
     """A note in a list."""
 
     path: NotePath
@@ -32,7 +32,7 @@ class NoteSummary(Document):
     size: Annotated[int, Meta(description="Size in bytes.")]
 
 
-class NoteText(Document):
+class NoteText(JsonDocument):
     """A note with its text."""
 
     path: NotePath
@@ -44,7 +44,7 @@ class NoteText(Document):
     is_cut: Annotated[bool, Meta(description="Whether `text` is truncated.")] = False
 
 
-class NoteWriteResult(Document):
+class NoteWriteResult(JsonDocument):
     """The note as it was written."""
 
     path: NotePath

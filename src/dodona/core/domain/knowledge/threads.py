@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
-from dodona.core.json_document import Document, Timestamp
+from dodona.core.json_document import JsonDocument, Timestamp
 
 Author: TypeAlias = Literal["user", "claude", "oracle", "librarian"]
 EntryType: TypeAlias = Literal["thought", "decision", "research", "insight"]
@@ -17,7 +17,7 @@ MAX_TITLE_CHARS: Final = 200
 MAX_ENTRY_CHARS: Final = 20_000  # characters
 
 
-class ThreadSummary(Document):
+class ThreadSummary(JsonDocument):
     """A thread in a list, with its number of entries."""
 
     id: int
@@ -27,7 +27,7 @@ class ThreadSummary(Document):
     updated_at: Timestamp
 
 
-class ThreadEntry(Document):
+class ThreadEntry(JsonDocument):
     """An entry of a thread."""
 
     id: int
@@ -38,7 +38,7 @@ class ThreadEntry(Document):
     created_at: Timestamp
 
 
-class ThreadPage(Document):
+class ThreadPage(JsonDocument):
     """A page of a thread's entries, oldest first."""
 
     thread: ThreadSummary
