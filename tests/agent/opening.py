@@ -23,6 +23,7 @@ from dodona.agent.requests.submit import Oracle
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
+from dodona.agent.turn_control.settings import SettingsChange
 from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import Agents
@@ -268,7 +269,7 @@ class Opened:
         return await records_of(self.store, user)
 
     async def set(self, *, user: str = USER, **settings: Any) -> None:
-        await self.agency.settings.change(user, settings)
+        await self.agency.settings.change(user, parse_document(SettingsChange, settings))
 
     def told(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.type == kind]

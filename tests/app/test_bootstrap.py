@@ -37,7 +37,7 @@ async def answered(
         config, credentials, redactor, serve=serve, decisions=decisions
     ) as runtime:
         oracle = runtime.api.oracle
-        run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
+        run_id = await oracle.submit(Question(question="What do oaks bear?").to_request(LOCAL_USER))
         return (await oracle.answer(LOCAL_USER, run_id)).answer
 
 

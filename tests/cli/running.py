@@ -20,6 +20,8 @@ from typing import Any, Self
 import genai_prices  # noqa: F401 - a command imports it on use; that reads a file
 
 from dodona.cli.main import main
+from dodona.cli.terminal.output import REDACTOR
+from dodona.net.redactor import Redactor
 from tests.fork_server import ForkedProcess
 
 DODONA = Path(sys.executable).parent / "dodona"
@@ -80,6 +82,7 @@ def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]
         if isinstance(logger, logging.Logger)
     }
     handlers = list(root.handlers)
+    vars(REDACTOR).update(vars(Redactor()))  # a process knows no secrets when it starts
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 from cyclopts import App
 from prometheus_client import Metric
@@ -22,8 +23,6 @@ from sqlalchemy import Table
 
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.run_context.registries import SUBAGENTS
-from dodona.agent.turn_control.config import BOUNDS
-from dodona.agent.turn_control.settings import _BOUNDS as BOUNDS_OF_SETTINGS
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config import shape as schema_of_settings
@@ -506,5 +505,7 @@ def test_every_setting_of_a_user_is_documented(name: str, default: object) -> No
     """With its default and its bounds."""
     (line,) = [row for row in text_of("settings.md").splitlines() if row.startswith(f"| `{name}`")]
     if type(default) is int:
-        lowest, highest = {**BOUNDS, **BOUNDS_OF_SETTINGS}[name]
+        schema = msgspec.json.schema_components([ModelSettings])[1]["ModelSettings"]
+        bounds = schema["properties"][name]
+        lowest, highest = bounds["minimum"], bounds["maximum"]
         assert f"from {lowest:,} to {highest:,} | `{default:,}` |" in line

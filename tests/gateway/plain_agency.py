@@ -198,13 +198,13 @@ class PlainRuns:
         run = self.oracle.runs[run_id]
         return RunDocument(
             id=run_id,
-            project_id=run.question.project_id,
+            project_id=run.request.project_id,
             context_id=context_id(run_id),
             status=run.status,
             session_key=None,
             origin="user",
             attempt=1,
-            question=run.question.question,
+            question=run.request.question,
             tokens=7,
             error=None,
             created_at=Timestamp(1),

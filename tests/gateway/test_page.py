@@ -401,7 +401,7 @@ async def test_the_page_says_that_somebody_was_faster(gateway: Gateway) -> None:
 
 async def test_the_page_goes_on_after_a_reload(gateway: Gateway) -> None:
     """With the run that was on its way, from its first chunk."""
-    await gateway.agency.oracle.ask("local", Question(question="Why?"))
+    await gateway.agency.oracle.submit(Question(question="Why?").to_request("local"))
     run = gateway.run
     await run.say("Be")
     script = (

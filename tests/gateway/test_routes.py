@@ -185,7 +185,7 @@ async def test_the_context_is_shown_and_closed(gateway: Gateway) -> None:
 async def test_runs_come_in_pages(gateway: Gateway) -> None:
     """`next` leads to the page of older ones; a page that is not full is the last."""
     for _ in range(3):
-        await gateway.agency.oracle.ask("local", WHY)
+        await gateway.agency.oracle.submit(WHY.to_request("local"))
     _, page, _ = await gateway.call("GET", "/api/runs?limit=2")
     assert ([run["id"] for run in page["runs"]], page["next"]) == ([3, 2], 2)
     _, page, _ = await gateway.call("GET", "/api/runs?limit=2&before=2&project_id=default")
@@ -281,7 +281,7 @@ async def test_head_of_a_stream_knows_whether_there_is_one(gateway: Gateway) -> 
     """As GET does."""
     async with gateway.client.head(gateway.url + "/api/runs/1/events") as response:
         assert response.status == 404
-    await gateway.agency.oracle.ask("local", WHY)
+    await gateway.agency.oracle.submit(WHY.to_request("local"))
     async with gateway.client.head(gateway.url + "/api/runs/1/events") as response:
         assert response.status == 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.agent.turn_control.config import BOUNDS, AgentConfig
+from dodona.agent.turn_control.config import AgentConfig
 from dodona.core.errors import BadRequest, DodonaError
 
 
@@ -21,16 +21,26 @@ def test_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize("name", list(BOUNDS))
-def test_bounds(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest"),
+    [
+        ("max_iterations", 1, 50),
+        ("soft_warning_percent", 50, 90),
+        ("token_budget", 1000, 200_000),
+        ("token_warning_percent", 50, 95),
+        ("timeout_seconds", 10, 600),
+        ("max_tool_calls_per_turn", 1, 20),
+        ("max_parallel_tools", 1, 10),
+    ],
+)
+def test_bounds(name: str, lowest: int, highest: int) -> None:
     """Both ends are allowed, one more is refused with the bounds in the message."""
-    lowest, highest = BOUNDS[name]
     for value in (lowest, highest):
         assert getattr(AgentConfig(**{name: value}), name) == value
     for value in (lowest - 1, highest + 1):
         with pytest.raises(BadRequest) as refused:
             AgentConfig(**{name: value})
-        words = f"{name} must be a whole number from {lowest} to {highest} (got {value})."
+        words = f"{name} must be a whole number from {lowest:,} to {highest:,} (got {value})."
         assert str(refused.value) == words
 
 

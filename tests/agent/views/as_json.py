@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dodona.core.json_document import JsonDocument, RequestDocument, parse_document
+from dodona.core.json_document import RequestDocument, parse_document
 from dodona.gateway.http.responses import encode_json
 
 
@@ -25,8 +25,9 @@ class AsJson:
         async def call(*arguments: Any, **options: Any) -> Any:
             pairs = zip(parameters, arguments, strict=False)
             result = await method(*(_parsed(p.annotation, value) for p, value in pairs), **options)
-            is_document = isinstance(result, JsonDocument) or (
-                isinstance(result, list) and all(isinstance(each, JsonDocument) for each in result)
+            is_document = isinstance(result, msgspec.Struct) or (
+                isinstance(result, list)
+                and all(isinstance(each, msgspec.Struct) for each in result)
             )
             return msgspec.json.decode(encode_json(result)) if is_document else result
 

@@ -122,7 +122,7 @@ async def test_what_an_earlier_schema_held_is_kept(later: str) -> None:
     ]
     assert said_in == ["one", "on one"]
     assert (waiting.id, waiting.event.payload) == (3, {"text": "🌳"})
-    assert (entry.content, [hit.entry for hit in found]) == ("oaks", [entry])
+    assert (entry.content, [hit.id for hit in found]) == ("oaks", [entry.id])
     assert (await asyncio.to_thread(inspect, parse_location(later))).revision == "1002"
 
 

@@ -67,7 +67,7 @@ async def test_a_run_that_fails_says_so_in_its_last_chunk(gateway: Gateway) -> N
 @pytest.mark.parametrize("way", ["header", "query", "both"])
 async def test_a_run_is_followed_from_where_one_was(gateway: Gateway, way: str) -> None:
     """What was seen does not come again; the header of a browser that returns wins."""
-    await gateway.agency.oracle.ask("local", Question(**WHY))
+    await gateway.agency.oracle.submit(Question(**WHY).to_request("local"))
     await gateway.run.say("a", "b", "c")
     path = f"/api/runs/1/events{'' if way == 'header' else f'?after={FIRST + 1}'}"
     if way == "both":
@@ -84,7 +84,7 @@ async def test_a_run_is_followed_from_where_one_was(gateway: Gateway, way: str) 
 
 async def test_a_run_with_nothing_more_to_tell_is_204(gateway: Gateway) -> None:
     """By that an EventSource knows not to come back."""
-    await gateway.agency.oracle.ask("local", Question(**WHY))
+    await gateway.agency.oracle.submit(Question(**WHY).to_request("local"))
     await gateway.run.finish()
     status, told, _ = await gateway.call("GET", f"/api/runs/1/events?after={FIRST}")
     assert (status, told) == (204, None)
@@ -93,7 +93,7 @@ async def test_a_run_with_nothing_more_to_tell_is_204(gateway: Gateway) -> None:
 @pytest.mark.parametrize("given", ["x", "-1", "1.5", "99999999999999999999", "\u00b2"])
 async def test_a_place_that_is_none_is_refused(gateway: Gateway, given: str) -> None:
     """In the header as in the address."""
-    await gateway.agency.oracle.ask("local", Question(**WHY))
+    await gateway.agency.oracle.submit(Question(**WHY).to_request("local"))
     status, told, _ = await gateway.call("GET", "/api/runs/1/events", Last_Event_ID=given)
     assert (status, told["error"]["code"]) == (400, "bad_request")
 
@@ -108,7 +108,7 @@ async def test_an_unknown_run_is_a_plain_404(gateway: Gateway) -> None:
 async def test_a_silent_stream_gives_signs_of_life() -> None:
     """Comments, which clients pass over; also before the first chunk of a run that waits."""
     async with gateway_up(rules=GatewaySettings(heartbeat_interval=0.05)) as gateway:
-        await gateway.agency.oracle.ask("local", Question(**WHY))
+        await gateway.agency.oracle.submit(Question(**WHY).to_request("local"))
         async with gateway.client.get(gateway.url + "/api/runs/1/events") as response:
             following = Following(response)
             await following.until(": \n\n", count=3)
@@ -211,7 +211,7 @@ async def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
             return [each["content"] for each in told[:-1]]
 
     for _ in range(100):
-        await gateway.agency.oracle.ask("local", Question(**WHY))
+        await gateway.agency.oracle.submit(Question(**WHY).to_request("local"))
     runs = list(gateway.agency.oracle.runs.values())
     async with asyncio.timeout(LONG):
         following = [asyncio.create_task(one(run.id)) for run in runs]

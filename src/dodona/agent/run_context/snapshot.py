@@ -24,6 +24,7 @@ from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef
 from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import NotFound, TreeError
+from dodona.core.json_document import parse_document
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import ToolCategory
@@ -189,7 +190,7 @@ class SnapshotBuilder:
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
-            model_settings = msgspec.convert(settings, ModelSettings)
+            model_settings = parse_document(ModelSettings, settings)
             prompt, *subagent_prompts = prompts
             record = SnapshotRecord(
                 tree=_tree_source(tree),
@@ -290,7 +291,7 @@ class SnapshotBuilder:
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
-        settings = msgspec.convert(record.settings, ModelSettings)
+        settings = parse_document(ModelSettings, record.settings)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             name=ORACLE_NAME,

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final, TypeAlias
 
-from msgspec import UNSET, Meta, UnsetType, convert
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest
-from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp
+from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp, parse_document
 from dodona.store import Store
 
 MAX_PATHS: Final = 100
@@ -133,7 +133,7 @@ class SettingsViews:
 
     async def get(self, user_id: str) -> ModelSettings:
         """Return all settings."""
-        return convert(await self._settings.get(user_id), ModelSettings)
+        return parse_document(ModelSettings, await self._settings.get(user_id))
 
     async def change(self, user_id: str, change: SettingsChange) -> ModelSettings:
         """Change some settings atomically, and return all settings.
@@ -151,4 +151,4 @@ class SettingsViews:
     async def _update(
         self, user_id: str, update: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> ModelSettings:
-        return convert(await self._settings.update(user_id, update), ModelSettings)
+        return parse_document(ModelSettings, await self._settings.update(user_id, update))

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -19,6 +18,7 @@ from dodona.cli.client.gateway_file import Announcement
 from dodona.cli.client.in_process import ChunkJson
 from dodona.cli.terminal.output import print_note
 from dodona.core.errors import DodonaError, from_json
+from dodona.core.json_document import to_builtins
 from dodona.models.sse import SseParser
 
 RECONNECT_TIMEOUT: Final = 30.0  # seconds to wait for a gateway to come back
@@ -90,7 +90,7 @@ class GatewayClient:
         self._run_id, self._last_seq = None, 0
         try:
             async with self._post(
-                "/api/oracle/stream", asdict(question), STREAM_READ_TIMEOUT
+                "/api/oracle/stream", to_builtins(question), STREAM_READ_TIMEOUT
             ) as response:
                 self._run_id = int(response.headers[RUN_ID_HEADER])
                 async for chunk in self._read_chunks(response):
@@ -107,7 +107,7 @@ class GatewayClient:
     async def answer(self, question: Question) -> Mapping[str, Any]:
         self._run_id = None
         try:
-            async with self._post("/api/oracle", asdict(question), None) as response:
+            async with self._post("/api/oracle", to_builtins(question), None) as response:
                 return await response.json()
         except _CONNECTION_ERRORS as error:
             raise self._lost_error() from error

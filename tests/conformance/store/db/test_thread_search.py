@@ -38,7 +38,7 @@ async def sought(store: Store, query: str, limit: int = 10) -> list[EntryHit]:
 
 
 async def texts(store: Store, query: str, limit: int = 10) -> list[str]:
-    return [hit.entry.content for hit in await sought(store, query, limit)]
+    return [hit.content for hit in await sought(store, query, limit)]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ async def test_who_has_more_of_the_words_comes_first(store: Store) -> None:
     many = [f"Note {number} on elms" for number in range(30)]
     await pushed(store, *many, "oak", "An oak of Dodona", "Dodona")
     hits = await sought(store, "the oak of dodona")
-    assert hits[0].entry.content == "An oak of Dodona"
-    assert {hit.entry.content for hit in hits[1:3]} == {"oak", "Dodona"}
+    assert hits[0].content == "An oak of Dodona"
+    assert {hit.content for hit in hits[1:3]} == {"oak", "Dodona"}
     scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)
     assert 0.99 < scores[0] <= 1

@@ -176,7 +176,7 @@ async def test_anothers_are_not_found(store: Store) -> None:
     mine = await pushed(store, "my oak")
     assert mine.thread_id not in {entry.thread_id for entry in theirs}
     (hit,) = await store.threads.search("ada", "default", "oak", limit=5)
-    assert hit.entry == mine
+    assert hit.id == mine.id
 
 
 @pytest.mark.parametrize("project", ["nowhere", "../x", "bobs"])
@@ -309,7 +309,7 @@ async def test_a_thread_that_is_deleted_takes_its_entries_along(store: Store, ur
     await asyncio.to_thread(remove)
     assert [row["id"] for row in await rows_of(store, thread_entries)] == [stays.id]
     (hit,) = await store.threads.search("ada", "default", "oaks", limit=5)
-    assert hit.entry == stays
+    assert hit.id == stays.id
 
 
 # -- indexes ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -28,6 +28,7 @@ from dodona.cli.terminal.progress import ProgressBar
 from dodona.core.domain.knowledge.code import IndexState
 from dodona.core.domain.projects import LOCAL_USER, Project
 from dodona.core.errors import BadRequest
+from dodona.core.json_document import to_builtins
 from dodona.store.store import Store
 from dodona.tools.code import IndexedCode
 
@@ -116,7 +117,7 @@ async def _index_code(
         if not roots:
             return None
         state = await _refresh_code(codes.at(roots), rebuild=request.rebuild)
-        return {"folders": [str(root) for root in roots], **asdict(state)}
+        return {"folders": [str(root) for root in roots], **to_builtins(state)}
 
 
 async def _refresh_code(code: IndexedCode, *, rebuild: bool) -> IndexState:
