@@ -7,6 +7,7 @@ from time import time
 
 import pytest
 
+from dodona.agent.views.projects import NewProject
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.errors import NotFound, ProviderError, ProviderErrorKind
 from dodona.core.events import CONTEXT_APPROACHING_LIMIT, SESSION_RESUMED
@@ -171,7 +172,7 @@ async def test_projects_do_not_mix(file: Path) -> None:
     """Each project has its own context, and tools are told which it is."""
     model = ScriptedModel([calls(("echo", "1")), "One.", calls(("echo", "2")), remembers])
     async with opened(file, model) as here:
-        await here.agency.projects.create(USER, {"id": "other"})
+        await here.agency.projects.create(USER, NewProject(id="other"))
         await here.answered("Q1")
         answer = await here.answered("Q2", project_id="other")
 

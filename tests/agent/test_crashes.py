@@ -118,7 +118,7 @@ async def test_leaving_again_and_again_changes_nothing(file: Path, pace: int, la
     assert [message.content for message in messages] == ["Why?", ANSWER]
     assert len(tools.of("once")) <= 1
     assert len({made.context.key for made in tools.of("keyed")}) == 1
-    assert [call["name"] for call in answer.tool_calls] == ["keyed", "once", "echo", "cite"]
+    assert [call.name for call in answer.tool_calls] == ["keyed", "once", "echo", "cite"]
     assert [chunk.seq for chunk in chunks] == sorted({chunk.seq for chunk in chunks})
     assert sum(chunk.is_last for chunk in chunks) == 1
     assert len(records) >= 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.conversation.history import CACHE_SIZE
+from dodona.agent.views.projects import NewProject
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled, NotFound
 from dodona.core.messages import UserText
@@ -55,7 +56,7 @@ async def test_contexts_do_not_wait_for_each_other(file: Path) -> None:
     """Another user, and another project, have lanes of their own."""
     model = ScriptedModel([calls(("echo", "wait")), "Quick.", "Quick.", "Slow."])
     async with opened(file, model) as here:
-        await here.agency.projects.create(USER, {"id": "other"})
+        await here.agency.projects.create(USER, NewProject(id="other"))
         slow = await here.ask("Q")
         await until(lambda: here.tools.at_once, "a tool at work")
         assert (await here.answered("Q", user="bob")).answer == "Quick."

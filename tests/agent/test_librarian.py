@@ -102,7 +102,7 @@ async def test_a_task_without_words_is_refused(file: Path) -> None:
         answer = await here.answered()
 
         assert answer.answer == "I see."
-        assert [call["status"] for call in answer.tool_calls] == ["error", "error"]
+        assert [call.status for call in answer.tool_calls] == ["error", "error"]
         assert "task" in model.requests[1].messages[-1].text
 
 
@@ -114,7 +114,7 @@ async def test_a_librarian_that_fails_is_a_result(file: Path) -> None:
         answer = await here.answered()
 
         assert answer.answer == "Without it, then."
-        assert [call["status"] for call in answer.tool_calls] == ["error"]
+        assert [call.status for call in answer.tool_calls] == ["error"]
 
 
 async def test_the_librarian_has_its_own_time(file: Path, clock: Clock) -> None:
@@ -270,8 +270,8 @@ async def test_the_librarian_has_ten_turns(file: Path) -> None:
 
         assert answer.answer == "It ran out."
         (call,) = answer.tool_calls
-        assert call["status"] == "error"
-        assert "limit of 10 turns" in call["result"]
+        assert call.status == "error"
+        assert "limit of 10 turns" in (call.result or "")
 
 
 async def test_the_librarian_goes_on_after_a_crash(file: Path) -> None:

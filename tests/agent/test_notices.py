@@ -135,7 +135,7 @@ async def test_a_note_for_when_a_tool_runs(file: Path) -> None:
         heard = ["Mind the echo." in told(request) for request in model.requests]
         assert heard == [False, False, False, True, True]
         (kept,) = await here.agency.notices.list(USER)
-        assert kept["delivered_at"] is not None
+        assert kept.delivered_at is not None
 
 
 async def test_a_note_for_the_next_session_outlives_the_process(file: Path) -> None:

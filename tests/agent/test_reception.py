@@ -91,11 +91,11 @@ async def test_sessions_do_not_know_each_other(file: Path) -> None:
         await said(here, "Five?")
         seen = [questions(request) for request in model.requests]
         assert seen == [["One?"], ["Two?"], ["Three?"], ["Four?"], ["One?", "Five?"]]
-        found = {each["key"]: each for each in await here.agency.sessions.list(USER)}
+        found = {each.key: each for each in await here.agency.sessions.list(USER)}
         assert set(found) == {"work:chat:acme:bob", "work:chat:acme:eve", "oracle:chat:acme:bob"}
         mine = found["work:chat:acme:bob"]
-        assert (mine["agent_id"], mine["message_count"]) == ("work", 4)
-        assert mine["token_usage"]["input_tokens"] > mine["token_usage"]["output_tokens"] > 0
+        assert (mine.agent_id, mine.message_count) == ("work", 4)
+        assert mine.token_usage.input_tokens > mine.token_usage.output_tokens > 0
 
 
 async def test_a_session_can_be_read_and_cleared(file: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_session_can_be_read_and_cleared(file: Path) -> None:
         key = "work:chat:acme:bob"
         await here.answer(1)
         told = await sessions.history(USER, key)
-        assert [each["content"] for each in told] == ["One?", "1"]
+        assert [each.content for each in told] == ["One?", "1"]
         for attempt in (sessions.history("eve", key), sessions.clear("eve", key)):
             with pytest.raises(NotFound):
                 await attempt
@@ -227,5 +227,5 @@ async def test_many_at_once_are_answered_in_order(file: Path) -> None:
         assert all(each == sorted(each) for each in runs)
         for peer in range(10):
             told = await here.agency.sessions.history(USER, f"work:chat:acme:{peer}")
-            asked = [each["content"] for each in told if each["role"] == "user"]
+            asked = [each.content for each in told if each.role == "user"]
             assert asked == [f"{n}?" for n in range(10)]

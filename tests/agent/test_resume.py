@@ -180,7 +180,7 @@ async def test_finished_steps_are_shown_again_and_not_done_again(file: Path) -> 
     restart = next(chunk for chunk in chunks if chunk.body["type"] == "restart")
     kept = [chunk for chunk in before if chunk.seq <= restart.body["discard_after"]]
     assert chunks[: len(kept)] == kept
-    assert [call["status"] for call in answer.tool_calls] == ["success", "success", "error"]
+    assert [call.status for call in answer.tool_calls] == ["success", "success", "error"]
     assert (
         then.requests[0].messages[: len(first.requests[2].messages)] == first.requests[2].messages
     )

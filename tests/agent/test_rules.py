@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from dodona.agent.views.rules import RuleChange, RuleSample
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.core.json_document import parse_document
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, bodies, calls, opened, text_of, until
@@ -86,12 +88,12 @@ async def test_a_person_decides(file: Path, rules: Path, approved: bool) -> None
     async with opened(file, model, rules=rules) as here:
         run_id = await here.ask()
         waiting = await asked(here, run_id)
-        assert waiting["tool"] == "once"
-        assert waiting["arguments"] == {"query": "x"}
-        assert waiting["reason"] == "It cannot be undone."
+        assert waiting.tool == "once"
+        assert waiting.arguments == {"query": "x"}
+        assert waiting.reason == "It cannot be undone."
         assert here.tools.of("once") == []
         (listed,) = await here.agency.runs.list(USER)
-        assert listed["status"] == "waiting"
+        assert listed.status is RunStatus.WAITING
         # The id that the model gave is enough.
         await here.agency.approvals.decide(USER, run_id, "call-1", approved=approved, note="No.")
         chunks = await here.chunks(run_id)
@@ -112,7 +114,7 @@ async def test_what_was_allowed_once_allows_nothing_else(file: Path, rules: Path
     async with opened(file, model, rules=rules) as here:
         run_id = await here.ask()
         waiting = await asked(here, run_id)
-        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
         await here.seen(run_id, "approval", 2)
         (second,) = await here.agency.approvals.pending(USER)
         assert second["arguments"] == {"query": "y"}
@@ -133,7 +135,7 @@ async def test_a_run_that_waits_survives_a_restart(file: Path, rules: Path) -> N
     then = ScriptedModel(["Done."])
     async with opened(file, then, rules=rules, serves=False) as here:
         # Nobody drives it now: the decision is kept.
-        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
     async with opened(file, then, rules=rules) as here:
         chunks = await here.chunks(run_id)
         assert text_of(chunks) == "Done."
@@ -153,7 +155,7 @@ async def test_clocks_stand_still_while_a_person_is_asked(
         waiting = await asked(here, run_id)
         await until(lambda: here.agency.approvals._gate._waiters, "the wait for the person")
         clock.advance(11)
-        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
         chunks = await here.chunks(run_id)
         assert text_of(chunks) == "Done."
         assert [b for b in bodies(chunks, "system") if b["system_type"] == "limit_reached"] == []
@@ -183,7 +185,7 @@ async def test_a_wait_is_not_forgotten_when_the_result_is_summed_up(
         waiting = await asked(here, run_id)
         await until(lambda: here.agency.approvals._gate._waiters, "the wait for the person")
         clock.advance(100)
-        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
         await here.answer(run_id)
         took = monotonic() - started
         assert results(oracle, 1)[0].text.endswith("Only oaks.")
@@ -230,8 +232,8 @@ async def test_another_user_decides_nothing(file: Path, rules: Path) -> None:
         waiting = await asked(here, run_id)
         assert await here.agency.approvals.pending("eve") == []
         with pytest.raises(NotFound):
-            await here.agency.approvals.decide("eve", run_id, waiting["call"], approved=True)
-        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=False)
+            await here.agency.approvals.decide("eve", run_id, waiting.call_id, approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=False)
         await here.answer(run_id)
 
 
@@ -391,19 +393,19 @@ async def test_a_user_changes_rules(file: Path, rules: Path) -> None:
     write(rules, "no-effects", DENY)
     model = ScriptedModel([calls(("once", "x")), "Done.", calls(("once", "y")), "Done."])
     async with opened(file, model, rules=rules) as here:
-        await here.agency.rules.change(USER, "no-effects", {"enabled": False})
+        await here.agency.rules.change(USER, "no-effects", RuleChange(enabled=False))
         await here.answered()
         assert len(here.tools.of("once")) == 1
         await here.answered(user="eve")
         assert len(here.tools.of("once")) == 1
         with pytest.raises(BadRequest, match="core rule"):
-            await here.agency.rules.change(USER, "token_budget", {"enabled": False})
+            await here.agency.rules.change(USER, "token_budget", RuleChange(enabled=False))
         changed = await here.agency.rules.change(
-            USER, "large_result", {"parameters": {"most_characters": 50_000}}
+            USER, "large_result", RuleChange(parameters={"most_characters": 50_000})
         )
-        assert changed["parameters"]["most_characters"]["value"] == 50_000
+        assert changed.parameters["most_characters"]["value"] == 50_000
         with pytest.raises(NotFound, match="no rule"):
-            await here.agency.rules.change(USER, "nothing", {"enabled": True})
+            await here.agency.rules.change(USER, "nothing", RuleChange(enabled=True))
 
 
 async def test_a_rule_is_tried(file: Path, rules: Path) -> None:
@@ -411,18 +413,20 @@ async def test_a_rule_is_tried(file: Path, rules: Path) -> None:
     write(rules, "no-effects", DENY)
     async with opened(file, ScriptedModel([]), rules=rules) as here:
         tried = await here.agency.rules.test(
-            USER, "no-effects", {"event": {"payload": {"tool": "once"}}}
+            USER, "no-effects", parse_document(RuleSample, {"event": {"payload": {"tool": "once"}}})
         )
-        assert tried["fires"] is True
-        assert tried["actions"] == [{"kind": "deny", "reason": "no effects on default."}]
+        assert tried.fires is True
+        assert tried.actions == [{"kind": "deny", "reason": "no effects on default."}]
         tried = await here.agency.rules.test(
-            USER, "no-effects", {"event": {"payload": {"tool": "echo"}}}
+            USER, "no-effects", parse_document(RuleSample, {"event": {"payload": {"tool": "echo"}}})
         )
-        assert tried["fires"] is False
+        assert tried.fires is False
         tried = await here.agency.rules.test(
-            USER, "token_budget", {"context": {"turn": {"tokens_used": 99_999}}}
+            USER,
+            "token_budget",
+            parse_document(RuleSample, {"context": {"turn": {"tokens_used": 99_999}}}),
         )
-        assert tried["fires"] is True
+        assert tried.fires is True
 
 
 ASKING = """
@@ -455,5 +459,5 @@ model = true
         assert len(await here.records()) == 3
     write(rules, "asking", text.replace("true", "false"))
     async with opened(file, ScriptedModel([]), rules=rules) as here:
-        (problem, *_) = (await here.agency.rules.list(USER))["problems"]
+        (problem, *_) = (await here.agency.rules.list(USER)).problems
         assert "asking.lisp" in problem

@@ -33,8 +33,8 @@ async def test_a_question_is_answered_and_kept(file: Path) -> None:
         assert text_of(chunks) == "Let me see.The oak, says oak.md."
         assert [chunk.seq for chunk in chunks] == sorted({chunk.seq for chunk in chunks})
         assert answer.answer == "The oak, says oak.md."
-        assert [source["path"] for source in answer.sources] == ["oak.md"]
-        assert [call["status"] for call in answer.tool_calls] == ["success"]
+        assert [source.path for source in answer.sources] == ["oak.md"]
+        assert [call.status for call in answer.tool_calls] == ["success"]
         assert (await here.run(run_id)).status is RunStatus.SUCCEEDED
         said = await here.store.runs.messages(USER, run_id)
         assert [message.content for message in said] == ["Which tree?", "The oak, says oak.md."]

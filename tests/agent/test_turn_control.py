@@ -187,7 +187,7 @@ async def test_bad_calls_go_back_to_the_model(file: Path) -> None:
         answer = await here.answered()
 
         assert answer.answer == "I see."
-        assert [call["status"] for call in answer.tool_calls] == ["error", "error"]
+        assert [call.status for call in answer.tool_calls] == ["error", "error"]
         assert not here.tools.made
         malformed, unknown = (each.text for each in model.requests[1].messages[-2:])
         assert "JSON" in malformed

@@ -100,7 +100,7 @@ async def test_a_tool_that_was_not_offered_is_not_called(file: Path) -> None:
         answer = await here.answered(sources=["web"])
 
         assert not here.tools.made
-        assert [call["status"] for call in answer.tool_calls] == ["error"]
+        assert [call.status for call in answer.tool_calls] == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ async def test_thinking_is_shown_and_not_part_of_the_answer(file: Path) -> None:
     [
         ("max_iterations", 51, "1 to 50"),
         ("timeout_seconds", 9, "10 to 600"),
-        ("token_budget", 999, "1000 to 200000"),
-        ("max_context_nodes", 0, "1 to 1000"),
-        ("librarian_timeout", 7201, "10 to 7200"),
+        ("token_budget", 999, "1,000 to 200,000"),
+        ("max_context_nodes", 0, "1 to 1,000"),
+        ("librarian_timeout", 7201, "10 to 7,200"),
     ],
 )
 async def test_settings_out_of_bounds_are_refused(

@@ -71,7 +71,9 @@ def test_a_unit_starts_what_there_is(name: str) -> None:
         words, exit_on_error=False, print_error=False
     )  # raises when one is unknown
     assert callable(command)
-    assert bound.kwargs["config"] == Path("/etc/dodona/config.toml")
+    given = bound.kwargs.get("options")
+    config = bound.kwargs["config"] if given is None else given.config
+    assert config == Path("/etc/dodona/config.toml")
 
 
 def test_the_gateway_has_time_to_stop() -> None:

@@ -278,11 +278,11 @@ async def test_usage_is_told_by_what_one_asks_for(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("by=days", "Did you mean 'day'?"),
-        ("by=cost", "Groups are day, agent, model, session, user."),
+        ("by=days", "by must be day, agent, model, session or user (got 'days')."),
+        ("by=cost", "by must be day, agent, model, session or user (got 'cost')."),
         ("since=yesterday", "since must be a day (got 'yesterday')."),
         ("until=2026-13-01", "until must be a day (got '2026-13-01')."),
-        ("limit=0", "limit must be a whole number from 1 to 1000"),
+        ("limit=0", "limit must be a whole number from 1 to 1,000"),
     ],
 )
 async def test_what_usage_cannot_be_asked_for(client: Client, asked: str, words: str) -> None:

@@ -25,7 +25,8 @@ T = TypeVar("T")
 @asynccontextmanager
 async def open_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store]:
     """Open the store. A running gateway may use it at the same time."""
-    url = store_url(config, Credentials(config, os.environ, redactor))
+    # In a thread: a relative path needs the current folder, which blocks.
+    url = await asyncio.to_thread(store_url, config, Credentials(config, os.environ, redactor))
     durability = config.settings.store.durability
     async with await Store.open(url, redact=redactor.redact, durability=durability) as store:
         yield store

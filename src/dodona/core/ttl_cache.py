@@ -17,7 +17,7 @@ class TtlCache(Generic[K, V]):
     """
 
     def __init__(
-        self, seconds: float, *, max_size: int, clock: Callable[[], float] = monotonic
+        self, seconds: float, *, max_size: int, clock: Callable[[], float] | None = None
     ) -> None:
         self._seconds = seconds
         self._max_size = max_size
@@ -33,7 +33,7 @@ class TtlCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return the value; None if there is none or it has expired."""
         entry = self._entries.get(key)
-        return entry[1] if entry is not None and self._clock() < entry[0] else None
+        return entry[1] if entry is not None and self._now() < entry[0] else None
 
     def get_stale(self, key: K) -> V | None:
         """Return the value, also if it has expired."""
@@ -43,19 +43,22 @@ class TtlCache(Generic[K, V]):
     def seconds_left(self, key: K) -> float:
         """Return the time until the value expires; 0 if there is none or it has expired."""
         entry = self._entries.get(key)
-        return 0.0 if entry is None else max(0.0, entry[0] - self._clock())
+        return 0.0 if entry is None else max(0.0, entry[0] - self._now())
 
     def put(self, key: K, value: V) -> None:
         self._entries.pop(key, None)
         if len(self._entries) >= self._max_size:
             del self._entries[next(iter(self._entries))]
-        self._entries[key] = (self._clock() + self._seconds, value)
+        self._entries[key] = (self._now() + self._seconds, value)
 
     def expire(self, key: K) -> None:
         """Expire the value now, and keep it as a stale one."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries[key] = (float("-inf"), entry[1])
+
+    def _now(self) -> float:
+        return monotonic() if self._clock is None else self._clock()
 
     def discard(self, key: K) -> None:
         self._entries.pop(key, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.conversation.citations import find_citations
+from dodona.agent.conversation.citations import Citation, find_citations
 from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.ports.tools import SourceKind, SourceReference
 from dodona.models.scripted.model import ScriptedModel
@@ -106,7 +106,7 @@ async def test_a_citation_to_nothing_is_marked(file: Path) -> None:
         (told,) = bodies(chunks, "system")
         assert told["system_type"] == "citation_unknown"
         assert "elm.md" in told["system_message"]
-        found = {each["target"]: each["found"] for each in answer.citations}
+        found = {each.target: each.found for each in answer.citations}
         assert found["elm.md"] is False
         assert told["metadata"]["citations"] == [t for t, is_found in found.items() if not is_found]
 
@@ -124,4 +124,4 @@ async def test_an_answer_without_tools_is_checked_too(file: Path) -> None:
             (told,) = bodies(await here.chunks(run_id), "system")
             assert told["metadata"] == {"citations": [target]}
             answer = await here.answer(run_id)
-            assert answer.citations == ({"target": target, "found": False},)
+            assert answer.citations == [Citation(target, found=False)]

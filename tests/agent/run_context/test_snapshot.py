@@ -88,7 +88,7 @@ async def test_a_bad_prompt_of_the_librarian_is_told_to_the_model(
         answer = await here.answered()
 
         assert answer.answer == "Without it, then."
-        assert [call["status"] for call in answer.tool_calls] == ["error"]
+        assert [call.status for call in answer.tool_calls] == ["error"]
 
 
 async def test_a_run_keeps_its_tree(file: Path) -> None:

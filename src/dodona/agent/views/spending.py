@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -31,8 +31,14 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 
 
 class UsageSum(JsonDocument, kw_only=True):
-    """The sum of some model calls."""
+    """The sum of some model calls. In a group, the fields of its name come first."""
 
+    day: Annotated[str, Meta(extra_json_schema={"format": "date"})] | UnsetType = UNSET
+    agent_id: str | UnsetType = UNSET
+    provider: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    session_key: str | UnsetType | None = UNSET
+    user_id: str | UnsetType = UNSET
     calls: int
     input_tokens: Annotated[int, Meta(description="Including tokens read from a cache.")]
     output_tokens: Annotated[int, Meta(description="Including reasoning tokens.")]
@@ -47,23 +53,12 @@ class UsageSum(JsonDocument, kw_only=True):
     ]
 
 
-class UsageGroup(UsageSum, kw_only=True):
-    """The sum of a group. The fields of its name depend on the grouping."""
-
-    day: Annotated[str, Meta(extra_json_schema={"format": "date"})] | UnsetType = UNSET
-    agent_id: str | UnsetType = UNSET
-    provider: str | UnsetType = UNSET
-    model: str | UnsetType = UNSET
-    session_key: str | UnsetType | None = UNSET
-    user_id: str | UnsetType = UNSET
-
-
 class UsageDocument(JsonDocument):
     """The total and the groups."""
 
     by: GroupBy
     total: UsageSum
-    usage: list[UsageGroup]
+    usage: list[UsageSum]
 
 
 BUDGET_KINDS: Final = ("session", "agent", "user", "daily", "monthly")
@@ -96,11 +91,8 @@ class SpendingViews:
         groups = await self._usage.totals_by(period, by, limit=max_rows)
         return UsageDocument(
             by,
-            UsageSum(**_sums(await self._usage.total(period))),
-            [
-                UsageGroup(**dict(zip(_GROUP_FIELDS[by], each.name, strict=True)), **_sums(each))
-                for each in groups
-            ],
+            _sum(await self._usage.total(period)),
+            [_sum(each, **dict(zip(_GROUP_FIELDS[by], each.name, strict=True))) for each in groups],
         )
 
     async def budgets(self, user_id: str | None, *, max_rows: int) -> list[BudgetDocument]:
@@ -112,18 +104,19 @@ class SpendingViews:
         return documents
 
 
-def _sums(totals: UsageTotals) -> dict[str, Any]:
-    return {
-        "calls": totals.calls,
-        "input_tokens": totals.input_tokens,
-        "output_tokens": totals.output_tokens,
-        "cache_read_tokens": totals.cache_read_tokens,
-        "cache_write_tokens": totals.cache_write_tokens,
-        "reasoning_tokens": totals.reasoning_tokens,
-        "cost_usd": round(totals.cost_usd, 9),
-        "unpriced": totals.unpriced_calls,
-        "estimated": totals.estimated_calls,
-    }
+def _sum(totals: UsageTotals, **name: str | None) -> UsageSum:
+    return UsageSum(
+        **cast("dict[str, Any]", name),
+        calls=totals.calls,
+        input_tokens=totals.input_tokens,
+        output_tokens=totals.output_tokens,
+        cache_read_tokens=totals.cache_read_tokens,
+        cache_write_tokens=totals.cache_write_tokens,
+        reasoning_tokens=totals.reasoning_tokens,
+        cost_usd=round(totals.cost_usd, 9),
+        unpriced=totals.unpriced_calls,
+        estimated=totals.estimated_calls,
+    )
 
 
 def _budget_document(budget: Budget, limit: BudgetLimit) -> BudgetDocument:

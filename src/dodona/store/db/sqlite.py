@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -177,10 +177,15 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def create_file(path: Path) -> None:
-    """Create the file, readable by its owner only, because conversations are confidential."""
+    """Create the file, readable by its owner only, because conversations are confidential.
+
+    A file that exists is not opened: closing it would release the locks that SQLite holds on it
+    for other connections of this process.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreError(
             f"cannot create the store {path}: {error.strerror}.",

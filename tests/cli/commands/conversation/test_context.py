@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dodona.agent.views import TreeViews
+from dodona.agent.views.tree import ConversationNode
 from dodona.cli.terminal.conversation_tree import (
     MAX_UNFOLDED,
     draw_lines,
@@ -21,8 +22,10 @@ from dodona.cli.terminal.conversation_tree import (
     path_to,
     truncate,
 )
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.conversation_tree import TreeLink
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.json_document import Timestamp
 from dodona.store import Store
 from tests.agent.views.saying import answered, asked
 from tests.cli.running import PATIENCE, dodona, given
@@ -49,16 +52,23 @@ def draw(
     links = [TreeLink(id_, parent, labels.get(id_), False) for id_, parent in parents.items()]
     on_path = path_to(head, links)
     nodes = {
-        id_: {
-            "context_id": f"node-{id_}",
-            "is_head": id_ == head,
-            "on_path": id_ in on_path,
-            "label": labels.get(id_),
-            "status": told.get("status", {}).get(id_, "succeeded"),
-            "question": told.get("question", {}).get(id_, f"{id_}?"),
-            "answer": None,
-            "has_summary": id_ in told.get("summary", {}),
-        }
+        id_: ConversationNode(
+            id=id_,
+            context_id=f"node-{id_}",
+            parent=None,
+            is_head=id_ == head,
+            on_path=id_ in on_path,
+            label=labels.get(id_),
+            status=RunStatus(told.get("status", {}).get(id_, "succeeded")),
+            question=told.get("question", {}).get(id_, f"{id_}?"),
+            question_id=None,
+            answer=None,
+            answer_id=None,
+            children=0,
+            has_summary=id_ in told.get("summary", {}),
+            tokens=0,
+            created_at=Timestamp(0),
+        )
         for id_ in parents
     }
     lines = layout_tree(links, head_id=head, on_path=on_path, fold=fold)

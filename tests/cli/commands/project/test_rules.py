@@ -174,14 +174,14 @@ def test_a_rule_that_is_off_is_tried_too(folder: Path) -> None:
             "line 1 column 2 (char 1).",
         ),
         (("--event", "[]"), "--event must be a JSON object."),
-        (("--event", '{"typ": "x"}'), "an event has no field 'typ'. Did you mean 'type'?"),
+        (("--event", '{"typ": "x"}'), "event: there is no field 'typ'. Did you mean 'type'?"),
         (
             ("--event", '{"severity": "bad"}'),
-            "event.severity is not valid. Use one of: debug, info, warning, error, critical.",
+            "event: severity must be debug, info, warning, error or critical (got 'bad').",
         ),
         (
             ("--context", '{"tun": {}}'),
-            "a context has no field 'tun'. Did you mean 'turn'?",
+            "context: there is no field 'tun'. Did you mean 'turn'?",
         ),
     ],
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from time import time
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from dodona.core.domain.audit import AuditEntry

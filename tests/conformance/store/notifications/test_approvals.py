@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+import dataclasses
 from time import time
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
@@ -59,7 +60,7 @@ async def test_what_is_asked_waits_for_a_decision(store: Store, claim: Claim) ->
     found = await store.approvals.request("ada", question)
     assert before <= found.asked_at <= time()
     assert asdict(found) == {
-        **asdict(question),
+        **dataclasses.asdict(question),
         "asked_at": found.asked_at,
         "decision": Decision.PENDING,
         "decided_at": None,

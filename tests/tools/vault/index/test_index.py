@@ -230,7 +230,7 @@ def test_an_index_that_cannot_be_written_is_told(notes: Notes) -> None:
     """A folder in its place, for instance."""
     notes.write("a.md", "an oak")
     notes.file.mkdir(parents=True)
-    with pytest.raises(OSError, match="Is a directory"):
+    with pytest.raises(ToolFailed, match="the vault index is unavailable at the moment"):
         notes.found("oak")
 
 

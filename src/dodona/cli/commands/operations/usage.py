@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import Parameter, validators
 from msgspec import UNSET
 
-from dodona.agent.views.spending import SpendingViews, UsageDocument, UsageGroup, UsageSum
+from dodona.agent.views.spending import SpendingViews, UsageDocument, UsageSum
 from dodona.app.models.factory import ceilings
 from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options
@@ -105,7 +105,7 @@ def _total_tokens(row: UsageSum) -> int:
     return row.input_tokens + row.output_tokens
 
 
-def _group_name(row: UsageGroup) -> str:
+def _group_name(row: UsageSum) -> str:
     names = [name for column in _GROUP_COLUMNS if (name := getattr(row, column)) is not UNSET]
     return strip_control_chars("/".join(name or "-" for name in names))
 

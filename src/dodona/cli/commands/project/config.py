@@ -54,6 +54,8 @@ def check(*, options: Options = DEFAULTS) -> int:
         notes = tuple(unused_sections(config.settings, config.origins))
     except ConfigError as error:
         problems = error.problems()
+    for line in () if options.json else (*map(errors.as_text, problems), *notes):
+        print_note(REDACTOR.scrub(line))
     if options.json or not problems:
         report = {
             "ok": not problems,
@@ -62,8 +64,6 @@ def check(*, options: Options = DEFAULTS) -> int:
             "notes": notes,
         }
         options.print_result(report, f"ok: {file or NO_CONFIG_FILE}")
-    for line in () if options.json else (*map(errors.as_text, problems), *notes):
-        print_note(REDACTOR.scrub(line))
     return ConfigError.exit_code if problems else 0
 
 
