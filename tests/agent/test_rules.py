@@ -117,9 +117,9 @@ async def test_what_was_allowed_once_allows_nothing_else(file: Path, rules: Path
         await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
         await here.seen(run_id, "approval", 2)
         (second,) = await here.agency.approvals.pending(USER)
-        assert second["arguments"] == {"query": "y"}
+        assert second.arguments == {"query": "y"}
         assert len(here.tools.of("once")) == 1
-        await here.agency.approvals.decide(USER, run_id, second["call"], approved=False)
+        await here.agency.approvals.decide(USER, run_id, second.call_id, approved=False)
         await here.answer(run_id)
         assert len(here.tools.of("once")) == 1
 
