@@ -62,9 +62,9 @@ test: dev aimock ## Run the tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-test-fast: dev ## Run the unit tests: no processes, no PostgreSQL, under a minute
+test-fast: dev ## Run the unit tests: no processes, no servers, no PostgreSQL
 	@echo "== unit tests"
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not process and not slow"
+	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not process and not slow"
 
 retest: dev aimock ## Run the tests that failed again, one at a time
 	@echo "== failed tests, one at a time"

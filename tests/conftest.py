@@ -15,7 +15,7 @@ from tests.clock import Clock
 
 TESTS: Final = Path(__file__).parent
 # Outside the unit tier: tests of these folders, and of modules that import one of these names.
-PROCESS_FOLDERS: Final = ("cli", "conformance", "deploy", "docs", "system")
+PROCESS_FOLDERS: Final = ("cli", "conformance", "deploy", "docs", "gateway", "system")
 PROCESS_MODULES: Final = ("subprocess", "multiprocessing", "ForkedProcess", "run_dodona", "Workers")
 
 
@@ -27,7 +27,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start processes; `make test-fast` leaves them out."""
+    """Mark the tests that start processes or servers; `make test-fast` leaves them out."""
     for item in items:
         folder = item.path.relative_to(TESTS).parts[0]
         names = vars(getattr(item, "module", None) or object)

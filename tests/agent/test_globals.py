@@ -9,7 +9,7 @@ from dodona.models.scripted.model import ScriptedModel
 from dodona.store import Project
 from dodona.store.key_values import GlobalsScope
 from dodona.trees import Tree
-from tests.agent.opening import USER, Opened, Tools, bodies, calls, edited, opened, until
+from tests.agent.opening import USER, Opened, Tools, calls, edited, opened, until
 
 BEGIN = '(action begin :fn "oracle.begin")'
 
@@ -88,18 +88,29 @@ async def test_a_killed_run_that_had_no_value_starts_with_the_default_again(file
         assert await asked(here) == 1
 
 
-async def test_a_stored_value_that_does_not_fit_fails_the_run(file: Path) -> None:
-    """The run ends with an error that names the key; it is not tried again and again."""
+async def test_a_stored_value_that_no_longer_fits_is_replaced_by_the_default(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tree that declares another type must not fail for every user who has a value."""
+    scope = GlobalsScope(USER, "default", "oracle")
     async with opened(file, ScriptedModel(["Yes."]), tree=counting()) as here:
-        await here.answered()
-    async with opened(file, ScriptedModel([]), tree=counting('"none"')) as here:
-        run_id = await here.ask()
-        (error,) = bodies(await here.chunks(run_id), "error")
-        assert error["error"]["code"] == "tree_invalid"
-        assert error["error"]["message"] == (
-            "a stored global key does not fit tree oracle: key ':asked' takes a string "
-            "(got the integer 1)."
-        )
-        run = await here.run(run_id)
-        assert (run.status, run.attempt) == (RunStatus.FAILED, 1)
+        await here.store.commit(here.store.tree_globals.put_operation(scope, {"asked": "many"}))
+        assert (await here.answered()).answer == "Yes."
         assert await asked(here) == 1
+    assert "the stored global key asked is ignored" in caplog.text
+
+
+async def test_values_are_written_by_the_transaction_that_ends_the_run(file: Path) -> None:
+    """A flush in between does not write them: a resumed run would count twice."""
+    async with opened(file, ScriptedModel(["Yes."]), tree=counting()) as here:
+        claimed = await here.store.runs.submit(
+            RunRequest(user_id=USER, question="?", token_count=1)
+        )
+        assert isinstance(claimed, ClaimedRun)
+        journal = await here.store.journals.open(claimed)
+        scope = GlobalsScope(USER, "default", "oracle")
+        journal.add_to_end(here.store.tree_globals.put_operation(scope, {"asked": 5}))
+        await journal.commit(lambda _: None)
+        assert await asked(here) == 0
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(), model="m"))
+        assert await asked(here) == 5

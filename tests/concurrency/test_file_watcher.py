@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import sys
 import threading
@@ -16,6 +17,8 @@ import pytest
 
 from dodona.concurrency import file_watcher
 from dodona.concurrency.file_watcher import FileWatcher, list_files
+
+pytestmark = pytest.mark.slow  # the file system takes its time
 
 LIMIT = 20.0
 
@@ -239,6 +242,33 @@ def test_a_folder_beside_the_database_comes_and_goes(tmp_path: Path) -> None:
         assert not reports.missed
 
 
+def test_a_replaced_folder_ends_the_watch(tmp_path: Path) -> None:
+    """Also within a folder that is polled, and if its new inode has the old number."""
+    vault, staged = tmp_path / "vault", tmp_path / "staged"
+    for folder in (vault / "notes", vault / ".dodona", staged):
+        folder.mkdir(parents=True)
+    watcher = FileWatcher([vault / ".dodona"])
+    with watching(watcher, vault) as reports:
+        (vault / "notes").rename(tmp_path / "old")
+        staged.rename(vault / "notes")
+        until(lambda: reports.missed)
+    with watching(FileWatcher(), vault) as reports:
+        shutil.rmtree(vault)
+        vault.mkdir()
+        until(lambda: reports.missed)
+
+
+def test_removing_a_watch_does_not_wait_for_another(tmp_path: Path) -> None:
+    """One that is added meanwhile keeps the thread busy."""
+    watcher = FileWatcher()
+    first = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
+    second = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
+    watcher.remove(first)
+    third = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
+    for watch in (second, third):
+        watcher.remove(watch)
+
+
 def test_so_many_changes_that_some_may_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +302,7 @@ def test_one_thread_for_all_until_the_last_is_removed(tmp_path: Path) -> None:
         (tmp_path / "a.md").write_text("a")
         first.until("a.md")
         second.until("a.md")
-    assert threads() == 0
+    until(lambda: threads() == 0)
     with watching(watcher, tmp_path) as again:
         (tmp_path / "b.md").write_text("b")
         again.until("b.md")

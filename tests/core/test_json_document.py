@@ -167,6 +167,16 @@ def test_null_means_the_default_of_an_optional_field() -> None:
     assert parse_document(Tree, {"name": "x"}).head is UNSET
 
 
+def test_null_is_refused_where_it_could_mean_everything() -> None:
+    """A field that may be left out has no default: null there is a mistake."""
+
+    class Selection(RequestDocument):
+        run_id: int | UnsetType = UNSET
+
+    with pytest.raises(BadRequest, match=r"^run_id must be a whole number \(got null\)\.$"):
+        parse_document(Selection, {"run_id": None})
+
+
 def test_a_document_built_by_code_can_be_checked() -> None:
     """Structs do not validate their arguments by themselves."""
     check_document(Tree(name="x"))

@@ -334,7 +334,9 @@ def test_every_route_is_documented(path: str, method: str, told: dict[str, Any])
         assert f"| `{parameter['name']}` | {parameter['in']} |" in section
     schemas = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(told)))
     assert {
-        name for name in schemas - {"ErrorDocument", "V1Error"} if f"(#{name.lower()})" not in section
+        name
+        for name in schemas - {"ErrorDocument", "V1Error"}
+        if f"(#{name.lower()})" not in section
     } == set()
 
 

@@ -163,6 +163,7 @@ async def test_cancelling_all_that_runs_in_a_project(gateway: Gateway) -> None:
         ({"project_id": ""}, "project_id must be a non-empty string (got '')."),
         ({"project_id": 1}, "project_id must be a non-empty string (got 1)."),
         ({"run": 1}, "there is no field 'run'."),
+        ({"run_id": None}, "run_id must be a whole number of at least 0 (got null)."),
     ],
 )
 async def test_an_ambiguous_cancellation_is_rejected(

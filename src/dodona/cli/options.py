@@ -71,4 +71,4 @@ DEFAULTS: Final = CommonOptions()
 
 def current_project(name: str | None) -> str:
     """Return the given project, else the project of the current folder."""
-    return name or project_of(Path.cwd())
+    return project_of(Path.cwd()) if name is None else name

@@ -35,7 +35,8 @@ _log = logging.getLogger(__name__)
 # must watch and scan again.
 OnChange: TypeAlias = Callable[[set[PurePath] | None], None]
 PathFilter: TypeAlias = Callable[[PurePath], bool]
-_Stamp: TypeAlias = tuple[int, int, int] | None
+_Stamp: TypeAlias = tuple[int, int, int] | None  # time, size and inode of a file
+_FOLDER: Final = -1  # instead of the time, which changes with the content
 
 
 class _Watch(Protocol):
@@ -55,6 +56,7 @@ class FileWatcher:
         self._excluded = tuple(folder.resolve() for folder in excluded)
         self._watches: list[_Watch] = []
         self._thread: threading.Thread | None = None
+        self._logged_errors: set[str] = set()
         self._lock = threading.Lock()
         self._wake = threading.Event()
 
@@ -116,15 +118,12 @@ class FileWatcher:
         with self._lock:  # so no check is in progress
             self._watches.remove(watch)
             watch.close()
-            thread = None if self._watches else self._thread
         self._wake.set()
-        if thread is not None:
-            thread.join()
 
     def _add(self, watch: _Watch) -> None:
         with self._lock:
             self._watches.append(watch)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="dodona-file-watcher", daemon=True
                 )
@@ -147,9 +146,11 @@ class FileWatcher:
     def _check(self, watch: _Watch) -> None:
         try:
             watch.check()
-        except Exception:  # noqa: BLE001 - task root: one watch must not end the others
+        except Exception as error:  # noqa: BLE001 - task root: one watch must not end the others
             watch.due = monotonic() + POLL_SECONDS
-            _log.exception("a file watch failed")
+            if repr(error) not in self._logged_errors:  # it may fail again twice a second
+                self._logged_errors.add(repr(error))
+                _log.exception("a file watch failed")
 
 
 class _PolledFiles:
@@ -205,8 +206,8 @@ class TreeWatch:
         self._inodes = _inodes(roots)
         self._new_folders: dict[PurePath, float] = {}  # with the time of their second check
         self._poll_due = 0.0
-        polled, watched = _split_folders(roots, excluded)
-        self._listings = {folder: _list_folder(folder) for folder in polled}
+        self._listings, watched = _split_folders(roots, excluded)
+        self._watched = {str(folder) for folder in watched}
         self._system_changes = watchfiles.watch(
             *watched,
             watch_filter=None,
@@ -230,7 +231,10 @@ class TreeWatch:
         except (OSError, RuntimeError) as error:
             self._end(str(error))
             return
-        if len(changes) >= MAX_CHANGES:
+        gone = {name for change, name in changes if change == watchfiles.Change.deleted}
+        if gone & self._watched:  # a new folder of that name is not watched
+            self._end("a folder was removed")
+        elif len(changes) >= MAX_CHANGES:
             self._end(f"{len(changes):,} changes at once")
         else:
             self._report(changes)
@@ -265,10 +269,10 @@ class TreeWatch:
         changes: set[tuple[watchfiles.Change, str]] = set()
         for folder, before in self._listings.items():
             after = self._listings[folder] = _list_folder(folder)
-            changed = {name for name, _ in before.items() ^ after.items()}
-            if any(before.get(name, 0) is None or after.get(name, 0) is None for name in changed):
+            changed = before.items() ^ after.items()
+            if any(_is_folder(stamp) for _, stamp in changed):
                 raise FileNotFoundError("there are other folders now")
-            changes |= {(watchfiles.Change.modified, str(folder / name)) for name in changed}
+            changes |= {(watchfiles.Change.modified, str(folder / name)) for name, _ in changed}
         return changes
 
     def _is_relevant(self, path: PurePath) -> bool:
@@ -302,31 +306,35 @@ def _expand_wildcards(path: Path) -> list[Path]:
 
 def _split_folders(
     roots: Sequence[Path], excluded: Sequence[Path]
-) -> tuple[list[Path], list[Path]]:
-    """Return the folders to poll, without their subfolders, and the folders to watch."""
-    polled: list[Path] = []
+) -> tuple[dict[Path, dict[str, _Stamp]], list[Path]]:
+    """Return the listings of the folders to poll, and the folders to watch."""
+    polled: dict[Path, dict[str, _Stamp]] = {}
     watched: list[Path] = []
     folders = list(roots)
     while folders:
         folder = folders.pop()
         if any(each.is_relative_to(folder) for each in excluded):
-            polled.append(folder)
-            folders += [folder / name for name, stamp in _list_folder(folder).items() if not stamp]
+            polled[folder] = listing = _list_folder(folder)
+            folders += [folder / name for name, stamp in listing.items() if _is_folder(stamp)]
         else:
             watched.append(folder)
     return polled, watched
 
 
 def _list_folder(folder: Path) -> dict[str, _Stamp]:
-    """Return the files of a folder with their stamps, and its subfolders with None."""
+    """Return the files and subfolders of a folder with their stamps."""
     entries: dict[str, _Stamp] = {}
     with os.scandir(folder) as listing:
         for entry in listing:
             if entry.is_dir(follow_symlinks=False):
-                entries[entry.name] = None
+                entries[entry.name] = (_FOLDER, 0, entry.inode())
             elif (stamp := _stamp(entry.path)) is not None:
                 entries[entry.name] = stamp
     return entries
+
+
+def _is_folder(stamp: _Stamp) -> bool:
+    return stamp is not None and stamp[0] == _FOLDER
 
 
 def _stamp(path: str | Path) -> _Stamp:

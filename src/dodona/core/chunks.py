@@ -216,7 +216,9 @@ def tool_result(
 
 def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> ChunkBody:
     """Return a `SystemChunk` body."""
-    return SystemChunk(system_type=system_type, system_message=message, metadata=metadata).body()
+    return SystemChunk(
+        system_type=system_type, system_message=message, metadata=dict(metadata)
+    ).body()
 
 
 def context_update(*, tokens: int, limit: int) -> ChunkBody:
@@ -248,7 +250,7 @@ def approval(
         id=id,
         approval=approval,
         name=name,
-        arguments=arguments,
+        arguments=dict(arguments),
         reason=reason,
         expires_at=expires_at,
     ).body()

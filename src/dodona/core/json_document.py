@@ -25,7 +25,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import UNSET, Meta, inspect
+from msgspec import UNSET, Meta, inspect, structs
 
 from dodona.core.errors import BadRequest, InvalidField, did_you_mean
 
@@ -43,7 +43,10 @@ class JsonDocument(msgspec.Struct):
 
 
 class RequestDocument(JsonDocument, forbid_unknown_fields=True):
-    """The body of a request. In an optional field, null means the default."""
+    """The body of a request. In a field with a default value, null means the default.
+
+    A field that may be `UNSET` does not accept null, unless its type says so: null could delete.
+    """
 
 
 class Timestamp(float):
@@ -216,7 +219,8 @@ def _value_types(document: type[msgspec.Struct]) -> Any:
 
 @cache
 def _fields_where_null_is_default(document: type[msgspec.Struct]) -> frozenset[str]:
-    fields = _fields(document).items()
+    unset = {each.encode_name for each in structs.fields(document) if each.default is UNSET}
+    fields = [each for each in _fields(document).items() if each[0] not in unset]
     return frozenset(n for n, f in fields if not f.required and not _accepts_null(f.type))
 
 
@@ -317,7 +321,7 @@ def _describe_value(value: Any) -> str:
         case bool() | None:
             return f" (got {msgspec.json.encode(value).decode()})"
         case str() | int() | float():
-            return f" (got {value!r})"
+            return f" (got {value!r:.80})"
         case _:
             return ""
 
@@ -364,7 +368,8 @@ def build_schemas(documents: Iterable[Any]) -> tuple[list[Schema], dict[str, Sch
         if "description" in schema:
             schema["description"] = cleandoc(schema["description"])
     for document in _subclasses(JsonDocument):
-        if (schema := schemas.get(document.__name__)) is not None:
+        is_nested_request = issubclass(document, RequestDocument) and document not in types
+        if (schema := schemas.get(document.__name__)) is not None and not is_nested_request:
             _adapt_schema(document, schema)
     return list(refs), schemas
 
@@ -384,7 +389,7 @@ def _adapt_schema(document: type[JsonDocument], schema: Schema) -> None:
         return
     for each in properties.values():
         each.pop("default", None)
-    fields = msgspec.structs.fields(document)
+    fields = structs.fields(document)
     schema["required"] = [each.encode_name for each in fields if each.default is not UNSET]
 
 

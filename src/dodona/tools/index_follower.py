@@ -14,7 +14,6 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from dodona.concurrency.file_watcher import FileWatcher, PathFilter, TreeWatch
-from dodona.core.errors import DodonaError
 
 RETRY_SECONDS: Final = 30.0
 MAX_REST_SECONDS: Final = 0.5  # between updates; a build changes files for minutes
@@ -117,8 +116,7 @@ class IndexFollower:
         while not self._stop.is_set():
             try:
                 self._follow()
-            # watchfiles reports limits of the system as a RuntimeError.
-            except (OSError, RuntimeError, DodonaError) as error:
+            except Exception as error:  # noqa: BLE001 - task root: try again later
                 if not self._stop.is_set():
                     self._warn(error)
                 self._stop.wait(RETRY_SECONDS)
@@ -128,6 +126,7 @@ class IndexFollower:
         with self._condition:
             self._waiting.clear()
             self._waiting_since, self._updating_since = 0.0, monotonic()
+            self._indexed_count = self._reported_count  # the scan covers them
             self._is_watch_lost, self._is_active = False, True
         watch: TreeWatch | None = None
         try:

@@ -96,6 +96,15 @@ async def test_what_others_write(garden: Garden) -> None:
         await garden.comes("ash", "new/folder/d.md")
 
 
+async def test_an_event_of_the_vault_itself_finds_all_changes(garden: Garden) -> None:
+    """As rsync causes one, when it sets the time of the folder."""
+    with nobody_looks():
+        (garden.root / "deep" / "b.md").unlink()
+        os.utime(garden.root)
+        await garden.comes("birch")
+        assert await garden.found("oak") == ["a.md"]
+
+
 async def test_a_folder_that_is_renamed_or_removed(garden: Garden) -> None:
     """Its notes are found where they are, and are gone when it is."""
     with nobody_looks():

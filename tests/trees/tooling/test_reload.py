@@ -19,6 +19,8 @@ from dodona.trees.nodes import KINDS
 from dodona.trees.tooling.diff import diff_trees
 from dodona.trees.tooling.reload import Reloader, ReloadPolicy
 
+pytestmark = pytest.mark.slow  # the file system takes its time
+
 # A reload takes a tenth of a second here; this is how long a busy machine is waited for.
 PATIENCE = 15.0
 

@@ -132,6 +132,7 @@ class Driver:
         except StoreError as error:
             # The run has not ended: the next process that polls its lane resumes it.
             _log.error("could not write run %s: %s", claimed.run_id, error)
+            self._deps.storage.runs.release_claim(claimed)
             feed.publish([feed.assign_seq(chunks.error(error))])
         except Exception:  # noqa: BLE001 - last resort: nothing above catches it
             _log.exception("run %s crashed", claimed.run_id)

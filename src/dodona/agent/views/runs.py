@@ -196,7 +196,11 @@ def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str,
 
 def _error(run: RunNode) -> ErrorBody | None:
     """The error of a run; it may be stored with or without an envelope."""
-    return None if run.error is None else convert(run.error.get("error", run.error), ErrorBody)
+    if run.error is None:
+        return None
+    error: Mapping[str, Any] = run.error.get("error", run.error)
+    # A tree of the user's own may store an error without a hint.
+    return convert({"code": "error", "message": "", "hint": "", **error}, ErrorBody)
 
 
 def _answer_fields(messages: Sequence[StoredMessage]) -> dict[str, Any]:

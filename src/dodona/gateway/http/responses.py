@@ -121,7 +121,7 @@ def _replace_surrogates(value: Any) -> Any:
                 _replace_surrogates(key): _replace_surrogates(item)
                 for key, item in items  # pyright: ignore[reportUnknownVariableType]
             }
-        case list():
+        case list() | tuple():
             return [_replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value

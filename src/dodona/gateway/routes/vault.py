@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from dodona.core.domain.knowledge.notes import (
@@ -79,9 +79,9 @@ class NewNoteText(RequestDocument):
 
     path: NotePath
     content: Annotated[str, Meta(description="The complete note.")]
-    version: Annotated[
-        str | None, Meta(description="The version you read; empty for a new note.")
-    ] = None
+    version: (
+        Annotated[str, Meta(description="The version you read; empty for a new note.")] | UnsetType
+    ) = UNSET
     project_id: ProjectId = DEFAULT_PROJECT
 
 
@@ -101,8 +101,8 @@ class MoveToUndo(RequestDocument):
             int,
             Meta(ge=1, le=MAX_INTEGER, description="The id of the move; by default the latest."),
         ]
-        | None
-    ) = None
+        | UnsetType
+    ) = UNSET
     project_id: ProjectId = DEFAULT_PROJECT
 
 
@@ -149,7 +149,8 @@ async def read_note(
 async def write_note(request: ApiRequest, body: NewNoteText) -> Response:
     """Create a note, or replace the given version. Returns 409 if it has changed."""
     vault = await _notes_of(request, body.project_id)
-    written = await vault.write(body.path, body.content, version=body.version)
+    version = None if body.version is UNSET else body.version
+    written = await vault.write(body.path, body.content, version=version)
     return json_response(written, status=201 if written.outcome == "created" else 200)
 
 
@@ -186,7 +187,8 @@ async def list_moves(
 @routes.post("/api/vault/undo", errors=_WRITE_ERRORS)
 async def undo_move(request: ApiRequest, body: MoveToUndo) -> NoteMove:
     """Undo a move, including the changes to links."""
-    return await (await _notes_of(request, body.project_id)).undo(body.move)
+    move = None if body.move is UNSET else body.move
+    return await (await _notes_of(request, body.project_id)).undo(move)
 
 
 @routes.post("/api/vault/index", errors=_WRITE_ERRORS)

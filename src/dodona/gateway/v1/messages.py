@@ -54,7 +54,7 @@ class V1ToolCall(JsonDocument, kw_only=True):
     """A call of one of the client's tools."""
 
     id: str
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: V1FunctionCall
 
 

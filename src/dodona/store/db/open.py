@@ -144,9 +144,12 @@ def _migrate_at(path: Path) -> None:
     with closing(_connect_to_migrate(path)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         # Another process may have migrated it while we waited for the lock.
-        if _file_revision(connection, path) == NEWEST_REVISION:
+        revision = _file_revision(connection, path)
+        if revision == NEWEST_REVISION:
             connection.execute("ROLLBACK")
             return
+        if revision:
+            check_revision(revision, f"the store {path}")
         connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
         upgrade(connection, dialect="sqlite")
         orphans = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -184,6 +187,9 @@ def _migrate_postgres(location: StoreLocation) -> None:
     with postgres.connected(location) as connection:
         connection.autocommit = False
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
-        if _postgres_revision(connection) != NEWEST_REVISION:
+        revision = _postgres_revision(connection)
+        if revision != NEWEST_REVISION:
+            if revision:
+                check_revision(revision, f"the store {location}")
             upgrade(connection, dialect="postgresql")
         connection.commit()

@@ -75,6 +75,7 @@ class RunJournal:
         self._past = past
         self._open_steps: dict[str, dict[str, Any]] = {}  # steps in progress
         self._pending = PendingWrites()
+        self._end_operations: list[StoreOperation[Any]] = []
         self._record_count = self._durable_count = 0  # records so far, and on disk
         self._write_lock = asyncio.Lock()
         # A write whose caller was cancelled.
@@ -145,6 +146,11 @@ class RunJournal:
         self._raise_if_unusable()
         self._pending.operations.append(operation)
 
+    def add_to_end(self, operation: StoreOperation[Any]) -> None:
+        """Run an operation in the transaction that ends the run, and in no earlier one."""
+        self._raise_if_unusable()
+        self._end_operations.append(operation)
+
     # -- writes -----------------------------------------------------------------------------------
 
     async def flush(self) -> None:
@@ -185,6 +191,8 @@ class RunJournal:
             else to_json(map_strings(dict(run_end.error), self._redact))
         )
         async with self._write_lock:
+            self._pending.operations += self._end_operations
+            self._end_operations = []
             updated_at = await self._write(
                 lambda tx, pending: end_run(
                     tx, self._claim, run_end, pending=pending, error_json=error

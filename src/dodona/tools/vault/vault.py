@@ -154,7 +154,8 @@ class Vault:
         if changed is None:
             self.index.refresh(stop=stop)
         else:
-            self.index.update((path.relative_to(self.root).as_posix() for path in changed), stop)
+            paths = (path.relative_to(self.root).as_posix() for path in changed)
+            self.index.update(("" if path == "." else path for path in paths), stop)
 
     def _resolve_parts(self, path: str) -> tuple[str, ...]:
         return resolve_spelling(self.root, note_parts(path))

@@ -92,8 +92,9 @@ class CodeIndex:
             else:  # a new file, or one that another process has not finished
                 refresh.run(db)
 
-        with self._writer_lock(stop, wait_for_lock=True):
-            self._database.run_safely(run_update)
+        with self._writer_lock(stop, wait_for_lock=True) as is_locked:
+            if is_locked:  # else stopped while another process wrote
+                self._database.run_safely(run_update)
 
     def discard(self) -> None:
         """Delete the index file; the next refresh starts from scratch."""
