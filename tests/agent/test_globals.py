@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dodona.core.domain.conversations.conversation import RunStatus
+import pytest
+
+from dodona.core.domain.conversations.conversation import (
+    ClaimedRun,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+)
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store import Project
 from dodona.store.key_values import GlobalsScope
