@@ -103,8 +103,8 @@ def expressions_page() -> str:
             after a crash; of two runs at the same time, the last to end wins. Values are stored as
             JSON, up to 64 KB each and 1,000 keys; others are dropped with a warning in the log. A
             stored value that no longer has the declared type is replaced by the default. Trees of
-            subagents and rules do not store global keys. `dodona tree run --globals FILE` stores them in a
-            file."""),
+            subagents and rules do not store global keys. `dodona tree run --globals FILE` stores
+            them in a file."""),
         prose("""Undeclared keys can be written too. Reading a key that was never written is an
             error. `dodona tree check` warns about undeclared keys."""),
         "## Reserved keys",
