@@ -17,6 +17,7 @@ from time import time
 
 from contestants.contestant import FILLER, QUESTION, Contender, Hear
 from dodona.agent.question import Question
+from dodona.agent.views.projects import NewProject
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
@@ -66,7 +67,7 @@ class Contestant(Contender):
 
     async def open(self, sessions: Sequence[str]) -> None:
         for session in sessions:
-            project = {"id": session, "vault_path": str(self._vault)}
+            project = NewProject(id=session, vault_path=str(self._vault))
             await self._projects.create(LOCAL_USER, project)
             self._opened.add(session)
 
