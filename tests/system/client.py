@@ -120,6 +120,15 @@ class Client:
         assert answered.status == 200, answered.text
         return answered.json
 
+    async def search_waits(self) -> bool:
+        """Does a search of the notes wait, because a change is known and not indexed yet?"""
+        try:
+            async with asyncio.timeout(0.3):
+                await self.get(f"/api/vault/search?query=oak&project_id={self.project}")
+        except TimeoutError:
+            return True
+        return False
+
     def question(self, text: str, **more: Any) -> dict[str, Any]:
         return {"question": f"{text} {self.tag}", "project_id": self.project, **more}
 

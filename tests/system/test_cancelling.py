@@ -105,6 +105,7 @@ async def test_during_a_tool(client: Client, script: Script, shared_up: Up, vaul
         await script.reached(len(script.asked) + 1)
         with shared_up.home.locked(index):
             (vault / "pigeons.md").write_text("# Pigeons\n\nTwo pigeons founded the oracle.\n")
+            await until_found(client.search_waits, "the change noticed")
             script.release()
             await chunks.until("tool_call")
             await client.cancel(run_id=chunks.run_id)

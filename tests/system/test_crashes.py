@@ -92,7 +92,8 @@ async def test_during_a_tool(client: Client, script: Script, vault: Path) -> Non
     async with client.stream("Who founded it?") as chunks:
         await script.reached()
         with client.up.home.locked(index):
-            write_pigeons(vault)  # the search waits until this is in the index
+            write_pigeons(vault)
+            await until_found(client.search_waits, "the change noticed")
             script.release()
             await chunks.until("tool_call")
             client.up.kill()
@@ -116,7 +117,7 @@ async def test_a_whole_answer_is_kept_while_its_tools_work(
         await script.reached()
         with client.up.home.locked(index):
             write_pigeons(vault)
-            await until_found(lambda: index_is_behind(client), "the change noticed")
+            await until_found(client.search_waits, "the change noticed")
             script.release()
             await chunks.until("tool_call")
             result = asyncio.create_task(chunks.until("tool_result"))
@@ -131,16 +132,6 @@ async def test_a_whole_answer_is_kept_while_its_tools_work(
     await client.ended(chunks.run_id)
     assert kept_in_time, "the answer was not in the journal before the tool had ended"
     assert rounds(script) == [0, 1]
-
-
-async def index_is_behind(client: Client) -> bool:
-    """Does a search wait for the index?"""
-    try:
-        async with asyncio.timeout(0.3):
-            await client.get(f"/api/vault/search?query=oak&project_id={client.project}")
-    except TimeoutError:
-        return True
-    return False
 
 
 def has_model_step(client: Client, run_id: int) -> bool:
