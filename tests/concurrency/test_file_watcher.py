@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from dodona.concurrency import file_watcher
-from dodona.concurrency.file_watcher import FileWatcher, list_files
+from dodona.concurrency.file_watcher import FileWatcher, TreeWatch, list_files
 
 pytestmark = pytest.mark.slow  # the file system takes its time
 
@@ -258,15 +258,29 @@ def test_a_replaced_folder_ends_the_watch(tmp_path: Path) -> None:
         until(lambda: reports.missed)
 
 
-def test_removing_a_watch_does_not_wait_for_another(tmp_path: Path) -> None:
-    """One that is added meanwhile keeps the thread busy."""
+def test_removing_the_last_watch_does_not_wait_for_one_that_is_added_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """The new one keeps the thread alive, maybe until this process ends."""
     watcher = FileWatcher()
     first = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
-    second = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
-    watcher.remove(first)
-    third = watcher.watch_tree([tmp_path], lambda _: None, lambda _: True)
-    for watch in (second, third):
-        watcher.remove(watch)
+    added: list[TreeWatch] = []
+
+    class AddOnWake(threading.Event):
+        """Adds a watch between the removal and the moment when the thread looks."""
+
+        def set(self) -> None:
+            if not added:
+                added.append(TreeWatch([tmp_path], lambda _: None, lambda _: True, ()))
+                watcher._add(added[0])
+            super().set()
+
+    watcher._wake = AddOnWake()
+    removal = threading.Thread(target=watcher.remove, args=(first,), daemon=True)
+    removal.start()
+    removal.join(LIMIT)
+    assert not removal.is_alive()
+    watcher.remove(added[0])
 
 
 def test_so_many_changes_that_some_may_be_missing(

@@ -1,6 +1,6 @@
 """Watches files and folders in one thread, and reports changes to subscribers.
 
-Named files and folders of a few documents are polled: they are often beside the database, and a
+Named files and folders of a few documents are polled: they are often next to the database, and a
 system watch on such a folder would wake this process on every commit. Trees of notes and code are
 watched by the system, except for the folders that the process itself writes to: those are polled.
 """
