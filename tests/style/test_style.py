@@ -20,7 +20,6 @@ SMALL = 40  # lines
 
 # Folders with one kind of thing per file.
 LARGE_FOLDERS = {
-    "gateway/routes": "one group of routes per file",
     "trees/nodes": "one kind of node per file",
 }
 # Classes of the same name in two modules, and why. At most fifteen.

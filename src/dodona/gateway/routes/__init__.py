@@ -13,7 +13,6 @@ from dodona.gateway.errors import MethodNotAllowed
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.middleware.access_log import set_operation
 from dodona.gateway.routes import (
-    approvals,
     audit,
     code,
     events,
@@ -34,7 +33,7 @@ from dodona.gateway.routes import (
 from dodona.gateway.state import GatewayState
 
 _MODULES: Final = (
-    *(oracle, tree, runs, approvals, sessions, projects, vault, threads, code),
+    *(oracle, tree, runs, sessions, projects, vault, threads, code),
     *(notifications, rules, usage, events, v1, audit, health, page),
 )
 

@@ -1,18 +1,22 @@
-"""Runs: list, details and event streams."""
+"""Runs: list, details, event streams, and tool calls that wait for approval."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
+from msgspec import Meta
 from starlette.responses import Response
 
 from dodona.agent.views.runs import MAX_RUNS, RunDetails, RunDocument
+from dodona.core.domain.approvals import Approval
 from dodona.core.errors import NotFound
-from dodona.core.json_document import JsonDocument, NextBefore
+from dodona.core.json_document import JsonDocument, NextBefore, RequestDocument
 from dodona.gateway.http.operation import EVENT_STREAM, ResponseSpec, Routes
 from dodona.gateway.http.parameter import Header, RunId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.routes.oracle import CHUNK_STREAM, encode_batches
+
+MAX_NOTE_LENGTH: Final = 2_000
 
 routes = Routes()
 
@@ -79,3 +83,38 @@ async def _require_run(request: ApiRequest, run_id: int) -> None:
     page = await request.api.runs.list(request.user_id, before=run_id + 1, limit=1)
     if not page or page[0].id != run_id:
         raise NotFound(f"there is no run {run_id}.", hint="GET /api/runs lists your runs.")
+
+
+class ApprovalList(JsonDocument):
+    """The pending approvals, oldest first."""
+
+    approvals: list[Approval]
+
+
+class ApprovalDecision(RequestDocument):
+    """A decision about a tool call."""
+
+    approved: Annotated[bool, Meta(description="Whether to make the call.")]
+    note: Annotated[
+        str,
+        Meta(max_length=MAX_NOTE_LENGTH, description="A note for the model about a denied call."),
+    ] = ""
+
+
+@routes.get("/api/approvals")
+async def list_approvals(request: ApiRequest) -> ApprovalList:
+    """List the tool calls that need your approval, oldest first."""
+    return ApprovalList(await request.api.approvals.pending(request.user_id))
+
+
+@routes.post("/api/runs/{run_id}/approvals/{call}", errors=(404, 409))
+async def decide_approval(
+    request: ApiRequest,
+    run_id: RunId,
+    call: Annotated[str, text("The id of the tool call.")],
+    body: ApprovalDecision,
+) -> Approval:
+    """Approve or deny a tool call."""
+    return await request.api.approvals.decide(
+        request.user_id, run_id, call, approved=body.approved, note=body.note
+    )

@@ -15,7 +15,7 @@ from dodona.core.errors import AccessDenied, NotFound
 from dodona.core.json_document import to_builtins
 from dodona.core.messages import Origin
 from dodona.gateway.http.parameter import RunId, text, up_to, whole
-from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
+from dodona.gateway.routes.runs import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.websocket.call import Call
