@@ -44,6 +44,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import nsmallest
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -208,21 +210,32 @@ def answers(figures: Figures, folder: Path, rounds: int) -> None:
 
 
 def asked_for(place: Path) -> tuple[list[str], list[str]]:
-    """Return names as models request them, some misspelt, and queries of one to four words."""
+    """Return names as models request them, some misspelt, and queries of one to four words.
+
+    The names are those with the lowest hashes, because one may take a thousand times as long as
+    another: names drawn by id would almost all differ after a small change of the corpus.
+    """
     chance = random.Random(5)
     with closing(sqlite3.connect(place)) as db:
-        last = db.execute("SELECT max(id) FROM symbols").fetchone()[0]
-        rows = [
-            db.execute(
-                "SELECT name, container FROM symbols WHERE id = ?", (chance.randint(1, last),)
-            ).fetchone()
-            for _ in range(QUERIES)
-        ]
-    names = [f"{row[1].rpartition('.')[2]}.{row[0]}".strip(".") for row in rows]
-    names[::40] = [name[:-2] + "x" + name[-1:] for name in names[::40]]
-    words = [part for name, _ in rows for part in parts_of(name) if len(part) > 2]
+        symbols = db.execute(
+            "SELECT symbols.name, container, path, first FROM symbols"
+            " JOIN files ON files.id = symbols.file"
+        )
+        rows = nsmallest(QUERIES, ((hash_of(row), *row[:2]) for row in symbols))
+    names = [misspelt(name, container, digest) for digest, name, container in rows]
+    words = [part for _, name, _ in rows for part in parts_of(name) if len(part) > 2]
     queries = [" ".join(chance.sample(words, chance.randint(1, 4))) for _ in rows]
     return names, queries
+
+
+def hash_of(row: tuple[object, ...]) -> bytes:
+    return blake2b(repr(row).encode(), digest_size=8).digest()
+
+
+def misspelt(name: str, container: str, digest: bytes) -> str:
+    """Return a name with its innermost container; one in 40 is misspelt."""
+    full = f"{container.rpartition('.')[2]}.{name}".strip(".")
+    return f"{full[:-2]}x{full[-1:]}" if digest[-1] % 40 == 0 else full
 
 
 def timed(ask: Callable[[str], object], question: str) -> float:
