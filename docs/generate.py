@@ -1,4 +1,4 @@
-"""Generates the reference pages from the registries and schemas in the code.
+"""Generates the reference pages, and parts of others, from the registries and schemas in the code.
 
     python docs/generate.py
 
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from generating.attacks import attacks_section
 from generating.chunks import chunks_page
 from generating.commands import cli_page
 from generating.config import config_page
@@ -29,7 +30,8 @@ from generating.subscribers import subscribers_page
 from generating.tools import tools_page
 from generating.websocket import websocket_page
 
-HERE = Path(__file__).resolve().parent / "reference"
+DOCS = Path(__file__).resolve().parent
+HERE = DOCS / "reference"
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "nodes.md": nodes_page,
@@ -51,11 +53,30 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "metrics.md": metrics_page,
 }
 
+# Parts of other pages, between `<!-- NAME -->` and `<!-- end of NAME -->`.
+SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "generated: attacks": ("explanation/security.md", attacks_section),
+}
+
+
+def with_section(page: str, name: str, text: str) -> str:
+    """Replace the generated part of a page."""
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise ValueError(f"the page has no part between {begin} and {end}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
+
 
 def main() -> None:
     for name, make in PAGES.items():
         (HERE / name).write_text(make(), encoding="utf-8")
         sys.stdout.write(f"docs/reference/{name}\n")
+    for name, (page, make) in SECTIONS.items():
+        file = DOCS / page
+        file.write_text(with_section(file.read_text("utf-8"), name, make()), encoding="utf-8")
+        sys.stdout.write(f"docs/{page}\n")
 
 
 if __name__ == "__main__":

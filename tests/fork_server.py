@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import signal
@@ -56,10 +57,12 @@ class ForkedProcess:
         env: Mapping[str, str],
         terminal: bool = False,
         script: Path | None = None,
+        files: tuple[int, int] | None = None,
     ) -> None:
         """Start `dodona` with these words, or a script, which gets a process group of its own.
 
-        With `terminal`, standard input is the terminal that the process belongs to.
+        With `terminal`, standard input is the terminal that the process belongs to. `files` are
+        its soft and hard limits of open files.
         """
         job = {
             "words": words,
@@ -67,6 +70,7 @@ class ForkedProcess:
             "env": dict(env),
             "terminal": terminal,
             "script": script and str(script),
+            "files": files,
         }
         self.returncode: int | None = None
         self._status, given = os.pipe()
@@ -223,6 +227,8 @@ def become(job: dict[str, Any], streams: Sequence[int]) -> None:
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     os.closerange(3, max(*streams, 3) + 1)
+    if job["files"]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, tuple(job["files"]))
     if job["script"]:
         os.setpgid(0, 0)
     if job["terminal"]:

@@ -30,7 +30,8 @@ def config_page() -> str:
             such as in `DODONA_AGENTS__NIGHT_SHIFT__MODEL`, `_` replaces every character that a
             variable name cannot contain. Lists are comma-separated."""),
         prose("""Paths are relative to the folder of the config file, or in a variable to the
-            current folder. `~` is your home folder. [How to configure
+            current folder. `~` is your home folder. `./dodona.toml` needs `dodona trust` for some
+            settings. [How to configure
             Dodona](../how-to/configure.md) has examples."""),
         *_sections(),
         "## Limits",

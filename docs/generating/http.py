@@ -53,6 +53,10 @@ def http_page() -> str:
             gateway sends a comment as a heartbeat. A stream that ends without `done` or `error` was
             interrupted: reconnect with `Last-Event-ID`. If nothing more will follow, the response
             is 204, which stops an `EventSource`."""),
+        prose("""A stream ends within a second after its token was revoked or has expired; a run
+            continues. The last event is an `error` chunk with `is_lost` in the stream of a run, the
+            event `error` with an error document in `/api/events`, and an error in OpenAI's format
+            without `[DONE]` under `/v1`."""),
         "## Limits",
         table(
             ("limit", "maximum"),

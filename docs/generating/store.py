@@ -33,6 +33,9 @@ TABLES: Mapping[str, str] = {
     "memory_entities": "Facts. An outdated fact is superseded, not deleted.",
     "threads": "Threads: logs of thoughts and decisions in a project.",
     "thread_entries": "The entries of threads.",
+    "note_marks": "The untrusted sources of blocks of notes, by a hash of the block. A note that "
+    "contains such a block is marked.",
+    "note_versions": "The versions of notes that Dodona replaced or wrote, and moves of notes.",
     "notices": "Pending notices for an agent and its user.",
     "approvals": "Tool calls that require approval, with the decisions.",
     "plugin_state": "The state that rule packs store for a user.",

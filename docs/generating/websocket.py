@@ -106,7 +106,7 @@ def websocket_page() -> str:
                 ("1001", "the gateway is shutting down; reconnect later"),
                 ("1009", "a frame was too large"),
                 ("1011", "the client did not answer a ping"),
-                ("4001", "a token is required, and it is missing or invalid"),
+                ("4001", "the token is missing or invalid, or it was revoked or has expired"),
             ],
         ),
     )

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from msgspec import to_builtins
+
 from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.question import Question
@@ -27,6 +29,7 @@ from dodona.agent.turn_control.settings import SettingsChange
 from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import Agents
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.conversations.conversation import RunNode
@@ -87,7 +90,9 @@ class Shelf:
         self.asked: list[str] = []
         self.agents: list[str] = []  # for whom
 
-    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+    async def choose(
+        self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel:
         self.agents.append(agent)
         self.asked.append(name)
         if self._gate is not None:
@@ -149,7 +154,15 @@ class Tools:
     def _add(self, name: str, category: ToolCategory, effect: Effect, function: Any) -> None:
         schema = {"type": "object", "properties": {"query": {"type": "string"}}}
         spec = ToolSpec(name, f"The tool {name}.", schema)
-        self.registry.tool(spec, category=category, effect=effect, timeout_seconds=60)(function)
+        self.registry.tool(
+            spec,
+            category=category,
+            effect=effect,
+            writes=effect is not Effect.NONE,
+            sends=category is ToolCategory.WEB,
+            reads_private=category is ToolCategory.VAULT,
+            timeout_seconds=60,
+        )(function)
 
     def _echo(self, name: str) -> Callable[..., Awaitable[ToolOutput]]:
         async def echo(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -212,9 +225,11 @@ class Opened:
     def oracle(self) -> Oracle:
         return self.agency.oracle
 
-    async def ask(self, text: str = "Why?", *, user: str = USER, **more: Any) -> int:
+    async def ask(
+        self, text: str = "Why?", *, user: str = USER, token: ApiToken | None = None, **more: Any
+    ) -> int:
         question = parse_document(Question, {"question": text, **more})
-        return await self.oracle.submit(question.to_request(user))
+        return await self.oracle.submit(question.to_request(user, token))
 
     async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> OracleAnswer:
         return await self.answer(await self.ask(text, user=user, **more), user=user)
@@ -361,15 +376,16 @@ def kinds(chunks: Sequence[StreamChunk]) -> list[str]:
     """Their types, those of neighbours that are alike only once, and without sizes."""
     found: list[str] = []
     for chunk in chunks:
-        if chunk.body["type"] == "context_update":
+        if chunk.as_json()["type"] == "context_update":
             continue
-        if not found or found[-1] != chunk.body["type"]:
-            found.append(chunk.body["type"])
+        if not found or found[-1] != chunk.as_json()["type"]:
+            found.append(chunk.as_json()["type"])
     return found
 
 
 def bodies(chunks: Sequence[StreamChunk], kind: str) -> list[Mapping[str, Any]]:
-    return [chunk.body for chunk in chunks if chunk.body["type"] == kind]
+    found = (to_builtins(chunk.chunk) for chunk in chunks)
+    return [body for body in found if body["type"] == kind]
 
 
 def text_of(chunks: Sequence[StreamChunk]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.ports.model import Model
 from dodona.metering import Ceiling, Ceilings
@@ -58,7 +58,8 @@ async def test_a_budget_that_ends_in_mid_run_keeps_what_was_done(file: Path) -> 
             await here.chunks(runs[-1])
         failed = await here.run(runs[-1])
 
-        assert (failed.error or {})["code"] == "budget_exceeded"
+        assert failed.error is not None
+        assert failed.error.code == "budget_exceeded"
         (budget,) = await budgets_of(here.store)
         records = await here.records()
         assert budget.reserved == 0
@@ -108,7 +109,7 @@ async def test_an_answer_that_broke_is_paid(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "provider_failed"
+        assert chunks[-1].as_json()["error"]["code"] == "provider_failed"
         (record,) = await here.records()
         assert record.output_tokens == 3
         (_, said) = await here.store.runs.messages(USER, run_id)
@@ -152,11 +153,28 @@ async def test_a_session_of_the_oracle_has_its_budget(file: Path) -> None:
     model = ScriptedModel(["Yes.", "Never said."])
     async with opened(file, model, ceilings=Ceilings(session=Ceiling(tokens=2050))) as here:
         await here.answered()
-        with pytest.raises(BudgetExceeded, match="session:oracle:web:ada:default"):
+        with pytest.raises(BudgetExceeded, match="session:ada:oracle:web:ada:default"):
             await here.answered()
         (record,) = await here.records()
         assert record.session_key == "oracle:web:ada:default"
     assert len(model.requests) == 1
+
+
+async def test_equal_session_keys_of_two_users_have_two_budgets(file: Path) -> None:
+    """What one user has spent in a session does not count against the other."""
+    model = ScriptedModel(["Yes.", "Yes too.", "Never said."])
+    async with opened(file, model, ceilings=Ceilings(session=Ceiling(tokens=2050))) as here:
+        key = "oracle:chat:acme:eve"
+        for user in (USER, "bob"):
+            request = RunRequest(user_id=user, question="Why?", session_key=key)
+            await here.answer(await here.oracle.submit(request), user=user)
+        found = await here.agency.spending.budgets("bob", max_rows=10)
+        assert [each.scope for each in found] == [f"session:bob:{key}"]
+        assert [each.key for each in await here.agency.sessions.list("bob")] == [key]
+        request = RunRequest(user_id=USER, question="And?", session_key=key)
+        with pytest.raises(BudgetExceeded, match=f"session:{USER}:{key}"):
+            await here.answer(await here.oracle.submit(request))
+    assert len(model.requests) == 2
 
 
 async def test_every_attempt_is_reserved_and_recorded(file: Path) -> None:

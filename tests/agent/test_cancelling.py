@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled
@@ -43,14 +44,14 @@ async def test_cancelling_closes_the_connection(file: Path) -> None:
         chunks = await following
 
         assert text_of(chunks) == "Half an answer"
-        assert chunks[-1].body["error"]["code"] == "cancelled"
+        assert chunks[-1].as_json()["error"]["code"] == "cancelled"
         assert len(bodies(chunks, "error")) == 1
         with pytest.raises(Cancelled):
             await here.answer(run_id)
         assert (await here.run(run_id)).status is RunStatus.CANCELLED
         (_, said) = await here.store.runs.messages(USER, run_id)
         assert said.content == "Half an answer"
-        assert (said.metadata or {})["partial"] is True
+        assert ExchangeRecord.read(said).partial
         (record,) = await here.records()
         assert record.estimated
         assert record.input_tokens > 0
@@ -85,11 +86,11 @@ async def test_cancelling_stops_tools(file: Path) -> None:
         chunks = await following
 
         assert here.tools.at_once == 0
-        assert chunks[-1].body["error"]["code"] == "cancelled"
+        assert chunks[-1].as_json()["error"]["code"] == "cancelled"
         (_, said) = await here.store.runs.messages(USER, run_id)
-        (turn,) = (said.metadata or {})["turns"]
-        assert turn["text"] == "Let me see."
-        assert [call["failed"] for call in turn["calls"]] == [False, True]
+        (turn,) = ExchangeRecord.read(said).turns
+        assert turn.text == "Let me see."
+        assert [call.failed for call in turn.calls] == [False, True]
 
 
 async def test_an_answer_that_was_cut_before_it_began_says_so(file: Path) -> None:
@@ -117,7 +118,7 @@ async def test_a_run_can_be_cancelled_before_its_tree_begins(file: Path) -> None
         gate.set()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "cancelled"
+        assert chunks[-1].as_json()["error"]["code"] == "cancelled"
         assert (await here.run(run_id)).status is RunStatus.CANCELLED
         assert not model.requests
 
@@ -136,7 +137,7 @@ async def test_a_run_can_be_cancelled_from_another_process(file: Path, *, serves
 
         assert (await there.ended(run_id)).status is RunStatus.CANCELLED
         chunks = await there.chunks(run_id)
-        assert chunks[-1].body["error"]["code"] == "cancelled"
+        assert chunks[-1].as_json()["error"]["code"] == "cancelled"
         assert tools.at_once == 0
 
 
@@ -154,13 +155,13 @@ async def test_a_run_that_was_cancelled_while_nobody_drove_it_ends(file: Path) -
     async with opened(file, model, tools=tools) as here:
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "cancelled"
+        assert chunks[-1].as_json()["error"]["code"] == "cancelled"
         assert (await here.run(run_id)).status is RunStatus.CANCELLED
         assert not model.requests
         (_, said) = await here.store.runs.messages(USER, run_id)
-        done, cut = (said.metadata or {})["turns"]
-        assert (done["text"], done["calls"][0]["result"]) == ("Let me see.", "echo says 1")
-        assert cut["calls"][0]["failed"]
+        done, cut = ExchangeRecord.read(said).turns
+        assert (done.text, done.calls[0].result) == ("Let me see.", "echo says 1")
+        assert cut.calls[0].failed
     assert len(tools.made) == 2
 
 
@@ -206,7 +207,7 @@ async def test_a_run_that_is_cancelled_while_it_is_taken_up_keeps_what_was_done(
         assert (await here.run(run_id)).status is RunStatus.CANCELLED
         assert not model.requests
         (_, said) = await here.store.runs.messages(USER, run_id)
-        assert (said.metadata or {})["turns"][0]["calls"][0]["result"] == "echo says 1"
+        assert ExchangeRecord.read(said).turns[0].calls[0].result == "echo says 1"
 
 
 async def test_a_resumed_run_is_cancelled_wherever_it_is(file: Path) -> None:
@@ -225,4 +226,4 @@ async def test_a_resumed_run_is_cancelled_wherever_it_is(file: Path) -> None:
 
             assert (await here.ended(run_id)).status is RunStatus.CANCELLED
             (_, said) = await here.store.runs.messages(USER, run_id)
-            assert (said.metadata or {})["turns"][0]["text"] == "Let me see."
+            assert ExchangeRecord.read(said).turns[0].text == "Let me see."

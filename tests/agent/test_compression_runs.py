@@ -15,6 +15,7 @@ from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.question import context_id
 from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import NewMessage
+from dodona.core.domain.trust import Mark
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.events import CONTEXT_COMPRESSED
 from dodona.core.messages import AssistantText, Origin, SystemText
@@ -231,21 +232,23 @@ async def test_a_branch_from_before_it_sees_its_own(file: Path) -> None:
     assert exchange(5)[0].content not in sent
 
 
-async def test_the_mark_of_strangers_stays(file: Path) -> None:
-    """What was read from outside is in the summary, and so is that it was."""
+async def test_the_marks_stay(file: Path) -> None:
+    """A summary has the marks of everything that it summarises."""
     async with opened(file, talker(hostilely)) as here:
         await here.answered("Begin.")
         conversation_id = (await context(here)).conversation_id
         assert conversation_id is not None
-        read = NewMessage(
-            "assistant", "The page says so.", 20, {"provenance": {"untrusted": ["web"]}}
-        )
+        provenance = {"marks": [{"origin": "web", "source": "https://example.org/"}]}
+        metadata = json.dumps({"provenance": provenance})
+        read = NewMessage("assistant", "The page says so.", 20, metadata)
         said = [NewMessage("user", "Read it.", 5), read]
         await here.store.conversations.append(USER, conversation_id, said)
         await talk_on(here, range(40))
         await here.answered("And now?")
         await compressed(here, 1)
-        assert (await summary_of(here)).untrusted == {Origin.WEB}
+        window = await here.store.conversations.load_window(USER, conversation_id, budget=10**9)
+        assert window.summary is not None
+        assert window.summary.marks == {Mark(Origin.WEB, "https://example.org/")}
 
 
 # -- when ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
@@ -58,8 +59,8 @@ class Client:
 
     def _take(self, chunk: StreamChunk) -> None:
         self._last = chunk.seq
-        if chunk.body["type"] == "restart":
-            upto = chunk.body["discard_after"]
+        if chunk.as_json()["type"] == "restart":
+            upto = chunk.as_json()["discard_after"]
             self.seen = [each for each in self.seen if each.seq <= upto]
         self.seen.append(chunk)
 
@@ -68,7 +69,7 @@ def view(chunks: Sequence[StreamChunk]) -> list[Mapping[str, Any]]:
     """What is on a screen in the end: a call that is announced again is the same call."""
     shown: list[Mapping[str, Any]] = []
     for chunk in chunks:
-        body = chunk.body
+        body = to_builtins(chunk.chunk)
         is_shown = body["type"] == "tool_call" and body in shown
         if body["type"] != "restart" and not is_shown:
             shown.append(body)

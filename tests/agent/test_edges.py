@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.leaves.answer import EMPTY_ANSWER_TEXT
-from dodona.core.chunks import StreamChunk
+from dodona.core.chunks import RestartChunk, StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, ProviderError, ProviderErrorKind
 from dodona.core.events import TREE_ESCALATED
@@ -57,7 +58,7 @@ async def test_a_model_that_begins_anew_says_what_to_drop(file: Path) -> None:
         (restart,) = bodies(chunks, "restart")
         dropped = [chunk for chunk in chunks if chunk.seq > restart["discard_after"]]
         assert text_of(dropped) == "Half an answerA whole answer."
-        place = next(n for n, chunk in enumerate(chunks) if chunk.body is restart)
+        place = next(n for n, chunk in enumerate(chunks) if isinstance(chunk.chunk, RestartChunk))
         assert text_of(chunks[place:]) == "A whole answer."
         answer = await here.answer(run_id)
         assert (answer.answer, answer.model_used) == ("A whole answer.", "other")
@@ -72,11 +73,11 @@ async def test_an_error_after_tools_keeps_what_they_gave(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "provider_failed"
+        assert chunks[-1].as_json()["error"]["code"] == "provider_failed"
         (_, said) = await here.store.runs.messages(USER, run_id)
         assert "no credit" in said.content
-        (turn,) = (said.metadata or {})["turns"]
-        assert turn["calls"][0]["result"] == "echo says 1"
+        (turn,) = ExchangeRecord.read(said).turns
+        assert turn.calls[0].result == "echo says 1"
         await here.answered("Again?")
         assert "echo says 1" in [message.text for message in model.requests[-1].messages]
 
@@ -87,7 +88,7 @@ async def test_a_bug_in_a_model_is_an_error_of_the_run(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["type"] == "error"
+        assert chunks[-1].as_json()["type"] == "error"
         assert (await here.run(run_id)).status is RunStatus.FAILED
         assert len(await here.records()) == 1
         assert (await here.answered()).answer == "Yes."
@@ -178,7 +179,7 @@ async def test_a_tree_that_is_stuck_answers_through_the_recovery_tree(file: Path
             ends.append(await here.chunks(run_id))
             assert (await here.run(run_id)).status is RunStatus.FAILED
 
-        codes = [chunks[-1].body["error"]["code"] for chunks in ends]
+        codes = [chunks[-1].as_json()["error"]["code"] for chunks in ends]
         assert codes == ["tree_failed", "tree_failed", "tree_stuck"]
         assert "stuck" in bodies(ends[2], "system")[0]["system_message"]
         assert len(here.told(TREE_ESCALATED)) == 1
@@ -219,7 +220,7 @@ async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path, cl
         chunks = await here.chunks(run_id)
 
         assert [body["system_type"] for body in bodies(chunks, "system")] == ["limit_reached"]
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
         assert await last_said(here, run_id) == "Half an answer"
         assert (await here.answer(run_id)).answer == "Half an answer"
         await until(server.left.is_set, "the end of the request")

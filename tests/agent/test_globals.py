@@ -11,6 +11,7 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunRequest,
     RunStatus,
+    StepOutput,
 )
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store import Project
@@ -32,7 +33,8 @@ def counting(default: str = "0") -> Tree:
 async def asked(here: Opened, user: str = USER, project: str = "default") -> int:
     """How many questions are counted in the store."""
     scope = GlobalsScope(user, project, "oracle")
-    return (await here.store.tree_globals.get(scope, ["asked"])).get("asked", 0)
+    found = (await here.store.tree_globals.get(scope, ["asked"])).get("asked")
+    return 0 if found is None else found.value
 
 
 async def test_questions_are_counted_across_runs_and_processes(file: Path) -> None:
@@ -72,7 +74,7 @@ async def test_a_killed_run_counts_once(file: Path) -> None:
         assert await asked(here) == 2
         steps = await here.store.journals.list_steps(USER, run_id)
         assert [(step.key, step.attempt, step.output) for step in steps[:1]] == [
-            (":globals", 1, {"writes": {"asked": 1}})
+            (":globals", 1, StepOutput({"asked": 1}))
         ]
 
 

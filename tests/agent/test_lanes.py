@@ -76,7 +76,7 @@ async def test_a_queued_question_can_be_cancelled(file: Path) -> None:
         here.tools.gate.set()
 
         assert kinds(chunks) == ["error"]
-        assert chunks[0].body["error"]["code"] == "cancelled"
+        assert chunks[0].as_json()["error"]["code"] == "cancelled"
         with pytest.raises(Cancelled):
             await here.answer(second)
         assert (await here.answer(first)).answer == "First."

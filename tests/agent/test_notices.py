@@ -17,7 +17,7 @@ from dodona.core.events import (
     SESSION_RESUMED,
     TASK_CHECKPOINT,
 )
-from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
+from dodona.core.messages import AssistantText, ContextText, ToolCall, ToolResult
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
 from dodona.tools import notify_self
@@ -26,7 +26,7 @@ from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text
 
 def told(request: ModelRequest) -> list[str]:
     """What the model was told beside its prompt, in order."""
-    return [m.text for m in request.messages[1:] if isinstance(m, SystemText)]
+    return [m.text for m in request.messages[1:] if isinstance(m, ContextText)]
 
 
 def system(chunks: Any, kind: str) -> list[str]:

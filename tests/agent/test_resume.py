@@ -177,8 +177,8 @@ async def test_finished_steps_are_shown_again_and_not_done_again(file: Path) -> 
 
     assert [made.name for made in tools.made] == ["echo", "keyed", "once"]
     assert len(first.requests) == 3
-    restart = next(chunk for chunk in chunks if chunk.body["type"] == "restart")
-    kept = [chunk for chunk in before if chunk.seq <= restart.body["discard_after"]]
+    restart = next(chunk for chunk in chunks if chunk.as_json()["type"] == "restart")
+    kept = [chunk for chunk in before if chunk.seq <= restart.as_json()["discard_after"]]
     assert chunks[: len(kept)] == kept
     assert [call.status for call in answer.tool_calls] == ["success", "success", "error"]
     assert (
@@ -382,12 +382,12 @@ async def test_a_stored_tree_that_no_longer_loads_ends_the_run(file: Path) -> No
         run = await here.ended(run_id)
         assert run.status is RunStatus.FAILED
         assert run.error is not None
-        assert run.error["code"] == "tree_invalid"
-        assert run.error["message"] == (
+        assert run.error.code == "tree_invalid"
+        assert run.error.message == (
             "the run cannot be resumed: the tree it started with does not load in this version of "
             "Dodona: no leaf is registered as 'tools.ask_leave'."
         )
-        assert run.error["hint"] == "Ask the question again."
+        assert run.error.hint == "Ask the question again."
         assert (await here.answered("And now?")).answer == "Today's answer."
 
 

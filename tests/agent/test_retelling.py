@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from dodona.agent.run.replay import contiguous_prefix, replay_chunks
-from dodona.core.chunks import StreamChunk
+from dodona.core.chunks import ContentChunk, StreamChunk
 
 
 def said(seq: int) -> StreamChunk:
-    return StreamChunk(7, seq, {"type": "content", "content": str(seq)})
+    return StreamChunk(7, seq, ContentChunk(str(seq)))
 
 
 def heard(told: list[StreamChunk]) -> list[Any]:
     """What is left for somebody who drops what each restart says."""
     left: list[StreamChunk] = []
     for chunk in told:
-        if chunk.body["type"] == "restart":
-            left = [each for each in left if each.seq <= chunk.body["discard_after"]]
+        if chunk.as_json()["type"] == "restart":
+            left = [each for each in left if each.seq <= chunk.as_json()["discard_after"]]
         else:
             left.append(chunk)
-    return [chunk.body["content"] for chunk in left]
+    return [chunk.as_json()["content"] for chunk in left]
 
 
 def test_one_attempt_is_as_it_was() -> None:
@@ -34,19 +34,19 @@ def test_one_attempt_is_as_it_was() -> None:
 def test_a_restart_names_the_last_that_counts() -> None:
     """It is the first chunk of its attempt, also when nothing was durable before."""
     told = replay_chunks(7, [said(1_000_001)], 2)
-    assert [(chunk.seq, chunk.body["type"]) for chunk in told] == [
+    assert [(chunk.seq, chunk.as_json()["type"]) for chunk in told] == [
         (1_000_001, "content"),
         (2_000_001, "restart"),
     ]
-    assert told[1].body["discard_after"] == 1_000_001
+    assert told[1].as_json()["discard_after"] == 1_000_001
     (alone,) = replay_chunks(7, [], 2)
-    assert alone.body["discard_after"] == 0
+    assert alone.as_json()["discard_after"] == 0
 
 
 def test_what_came_after_a_gap_is_told_again() -> None:
     """The client may have heard what is missing, so it drops that and what followed it."""
     told = replay_chunks(7, [said(1_000_001), said(1_000_003), said(2_000_003)], 2)
-    assert told[1].body["discard_after"] == 1_000_001
+    assert told[1].as_json()["discard_after"] == 1_000_001
     assert [chunk.seq for chunk in told] == [1_000_001, 2_000_001, 2_000_002, 2_000_003]
     assert heard(told) == ["1000001", "1000003", "2000003"]
 

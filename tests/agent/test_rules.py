@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.views.rules import RuleChange, RuleSample
 from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.rules import RuleAction, RunTree
 from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.core.json_document import parse_document
-from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
+from dodona.core.messages import AssistantText, ContextText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import USER, Opened, bodies, calls, opened, text_of, until
+from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
 from tests.clock import Clock
 
 
@@ -268,7 +270,7 @@ message = "You know this user."
     model = ScriptedModel(["Hello again."])
     async with opened(file, model, rules=rules) as here:
         await here.answered(new=True)
-        heard = [m.text for m in model.requests[0].messages if isinstance(m, SystemText)]
+        heard = [m.text for m in model.requests[0].messages if isinstance(m, ContextText)]
         assert "You know this user." in heard
 
 
@@ -359,33 +361,100 @@ tree = "note.lisp"
     model = ScriptedModel([AssistantText(calls=(task,)), "An oak.", "Done."])
     async with opened(file, model, rules=rules) as here:
         await here.answered()
-        said = [m.text for m in model.requests[2].messages if isinstance(m, SystemText)]
+        said = [m.text for m in model.requests[2].messages if isinstance(m, ContextText)]
         assert "Ask it less." in said
 
 
-async def test_a_tree_that_never_ends_is_stopped(file: Path, rules: Path) -> None:
-    """It harms nobody: the call is made."""
-    trees = rules.parent / "trees"
-    trees.mkdir()
-    (trees / "endless.lisp").write_text(
-        '(tree "endless" (repeater :max-iterations 1000000000 (succeed)))'
-    )
-    write(
-        rules,
-        "endless",
-        """
-trigger = "on_tool_call"
-[action]
-kind = "run_tree"
-tree = "endless.lisp"
-seconds = 1
-max_ticks = 50
-""",
-    )
+ENDLESS = '(tree "t" (repeater :max-iterations 1000000000 (succeed)))'
+SLOW = '(tree "t" (wait :seconds 60))'
+ILL_TYPED = """(tree "t" :blackboard-schema { :context {} :deny "" }
+  (if (> (get (get (get (blackboard :context) "event") "payload") "tool") 3) (set :deny "no.")))"""
+NO_TEXT = '(tree "t" :blackboard-schema { :deny nil } (set :deny 1))'
+WITHOUT_MODEL = """(tree "t" :blackboard-schema { :answer nil :failure nil }
+  (selector (llm-call) (succeed)))"""
+FAILING_TREES = {
+    "ticks": (ENDLESS, "max_ticks = 50", "it needs more than 50 ticks."),
+    "time": (SLOW, "seconds = 0.1", "it took longer than 0.1 seconds."),
+    "error": (ILL_TYPED, "", 'cannot compare the string "echo" with the integer 3'),
+    "result": (NO_TEXT, "", "it set deny to a value that is not a text."),
+    "model": (WITHOUT_MODEL, "model = true", "the script has 1 answers, and this is request 2."),
+}
+
+
+def write_tree_rule(rules: Path, tree: str, more: str, *, trigger: str = "on_tool_call") -> None:
+    (rules.parent / "trees").mkdir()
+    (rules.parent / "trees" / "t.lisp").write_text(tree)
+    action = f'[action]\nkind = "run_tree"\ntree = "t.lisp"\n{more}\n'
+    write(rules, "careful", f'trigger = "{trigger}"\n{action}')
+
+
+@pytest.mark.parametrize(("tree", "more", "why"), FAILING_TREES.values(), ids=[*FAILING_TREES])
+async def test_a_tree_that_fails_to_decide_denies_the_call(
+    file: Path, rules: Path, caplog: pytest.LogCaptureFixture, tree: str, more: str, why: str
+) -> None:
+    """The model reads that the rule failed, and the log says why."""
+    write_tree_rule(rules, tree, more)
+    tools = Tools()
+    script = [calls(("echo", "y")), *([] if "model" in more else ["Done."])]
+    async with opened(file, ScriptedModel(script), rules=rules, tools=tools) as here:
+        assert list(here.agency.rules._rules.problems()) == []
+        chunks = await here.chunks(await here.ask())
+        (result,) = bodies(chunks, "tool_result")
+        assert result["result"] == (
+            "echo was denied: rule careful could not be evaluated; see the server log."
+        )
+        assert tools.of("echo") == []
+    assert any("the tree of rule careful failed" in m and why in m for m in caplog.messages)
+
+
+async def test_a_tree_that_cannot_be_loaded_denies_the_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also if it was valid when its rule was read, for example by another version."""
+    broken = RunTree("t", '(tree "t" (sequnce))', "t.lisp", 1, 10, has_model=False, context={})
+    none: Any = None  # it ends before it uses the run
+    denial, event = await run_rule_tree(none, none, RuleAction("careful", "user", broken))
+    assert denial == "rule careful could not be evaluated; see the server log."
+    assert event is None
+    assert "sequnce" in caplog.text
+
+
+async def test_a_tree_whose_condition_fails_denies_the_call(file: Path, rules: Path) -> None:
+    """As a rule that denies by itself does."""
+    write_tree_rule(rules, '(tree "t" (succeed))', "")
+    rule = rules / "careful.toml"
+    condition = "condition = 'context.event.payload.nothing > 1'\n[action]"
+    rule.write_text(rule.read_text().replace("[action]", condition))
     model = ScriptedModel([calls(("echo", "y")), "Done."])
     async with opened(file, model, rules=rules) as here:
         await here.answered()
+        (result,) = results(model, 1)
+        assert result.text.startswith("echo was denied: rule careful could not be evaluated")
+
+
+async def test_a_tree_that_fails_at_another_hook_changes_nothing(file: Path, rules: Path) -> None:
+    write_tree_rule(rules, ILL_TYPED, "", trigger="on_turn_start")
+    model = ScriptedModel([calls(("echo", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        assert (await here.answered()).answer == "Done."
         assert [r.text for r in results(model, 1)] == ["echo says y"]
+
+
+async def test_a_tree_with_a_model_has_no_tools(file: Path, rules: Path) -> None:
+    """What its model is told to call is not offered, and not called."""
+    acting = """(tree "t"
+      :blackboard-schema { :task "" :answer nil :failure nil :state {} :tool_calls [] :approval nil
+                           :tool_results [] }
+      (sequence (action add-task :fn "subagent.add_task") (llm-call)
+        (action record-answer :fn "oracle.record_answer")
+        (for-each (blackboard :tool_calls) (action execute-tool :fn "tools.execute"))))"""
+    write_tree_rule(rules, acting, "model = true")
+    model = ScriptedModel([calls(("echo", "x")), calls(("once", "y")), "Done."])
+    tools = Tools()
+    async with opened(file, model, rules=rules, tools=tools) as here:
+        await here.answered()
+        assert model.requests[1].tools == ()
+        assert tools.of("once") == []
 
 
 async def test_a_user_changes_rules(file: Path, rules: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.api import ORACLE_TREE, RECOVERY_TREE
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.leaves import REGISTRY
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError
@@ -81,7 +82,7 @@ async def test_the_loop_ends_where_the_tree_says(file: Path) -> None:
 
         assert len(model.requests) == 2
         assert bodies(chunks, "system")[-1]["system_type"] == "limit_reached"
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_a_step_that_is_moved_happens_elsewhere(file: Path) -> None:
@@ -106,7 +107,7 @@ async def test_what_the_tree_does_not_save_is_not_kept_as_an_answer(file: Path) 
         await here.chunks(run_id)
 
         (_, said) = await here.store.runs.messages(USER, run_id)
-        assert (said.metadata or {})["partial"] is True
+        assert ExchangeRecord.read(said).partial
 
 
 async def test_a_new_condition_decides(file: Path) -> None:
@@ -122,7 +123,7 @@ async def test_a_new_condition_decides(file: Path) -> None:
         chunks = await here.chunks(await here.ask())
 
         assert [made.arguments["query"] for made in here.tools.made] == ["1"]
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_a_tree_that_fails_ends_its_run_with_an_error(file: Path) -> None:
@@ -132,7 +133,7 @@ async def test_a_tree_that_fails_ends_its_run_with_an_error(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "tree_failed"
+        assert chunks[-1].as_json()["error"]["code"] == "tree_failed"
         with pytest.raises(DodonaError):
             await here.answer(run_id)
         (_, said) = await here.store.runs.messages(USER, run_id)

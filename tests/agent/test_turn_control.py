@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.events import (
@@ -17,7 +18,7 @@ from dodona.core.events import (
     BUDGET_TOKEN_EXCEEDED,
     BUDGET_TOKEN_WARNING,
 )
-from dodona.core.messages import SystemText
+from dodona.core.messages import ContextText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, bodies, calls, edited, opened, plain_prompts, text_of, until
@@ -37,7 +38,7 @@ def told(chunks: Sequence[StreamChunk]) -> list[tuple[str, str]]:
 
 def hints(request: ModelRequest) -> list[str]:
     """What the model was told, after its prompt."""
-    return [each.text for each in request.messages[1:] if isinstance(each, SystemText)]
+    return [each.text for each in request.messages[1:] if isinstance(each, ContextText)]
 
 
 async def test_the_last_turn_is_the_last(file: Path) -> None:
@@ -53,7 +54,7 @@ async def test_the_last_turn_is_the_last(file: Path) -> None:
         reached = bodies(chunks, "system")[-1]["metadata"]
         assert (reached["current_value"], reached["limit_value"]) == (3, 3)
         assert reached["advice"]
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
         assert "limit of 3 turns" in text_of(chunks)
         assert len(here.told(BUDGET_ITERATION_EXCEEDED)) == 1
         assert (await here.run(run_id)).status is RunStatus.SUCCEEDED
@@ -94,7 +95,7 @@ async def test_the_user_and_the_model_are_warned_of_the_last_tokens(
         assert warned["advice"]
         assert [len(hints(request)) for request in model.requests] == [0, 1]
         assert len(here.told(BUDGET_TOKEN_WARNING)) == len(here.told(BUDGET_TOKEN_EXCEEDED)) == 1
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_calls_beyond_those_of_a_turn_have_results_too(file: Path) -> None:
@@ -142,7 +143,7 @@ async def test_no_progress_ends_a_run_after_the_model_was_told(file: Path) -> No
         (hint,) = hints(model.requests[3])
         assert "No progress" in hint
         assert [kind for kind, _ in told(chunks)] == ["no_progress", "no_progress"]
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_a_model_that_heeds_the_notice_goes_on(file: Path) -> None:
@@ -164,7 +165,7 @@ async def test_three_failures_in_a_row_end_a_run(file: Path) -> None:
 
         assert len(model.requests) == 6
         assert told(chunks) == [("self_notify", ""), ("error_limit", "")]
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_limits_are_looked_at_in_their_order(file: Path) -> None:
@@ -206,13 +207,13 @@ async def test_time_ends_a_run_wherever_it_is(file: Path, clock: Clock) -> None:
 
         assert told(chunks) == [("limit_reached", "seconds")]
         assert bodies(chunks, "system")[0]["metadata"]["limit_value"] == 10
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
         assert len(here.told(BUDGET_TIMEOUT_EXCEEDED)) == 1
         assert here.tools.at_once == 0
         (_, said) = await here.store.runs.messages(USER, run_id)
-        metadata = said.metadata or {}
-        assert metadata["partial"] is True
-        (turn,) = metadata["turns"]
-        assert [call["failed"] for call in turn["calls"]] == [False, True]
-        assert turn["calls"][0]["result"] == "echo says quick"
+        record = ExchangeRecord.read(said)
+        assert record.partial
+        (turn,) = record.turns
+        assert [call.failed for call in turn.calls] == [False, True]
+        assert turn.calls[0].result == "echo says quick"
         assert "limit of 10 seconds" in said.content

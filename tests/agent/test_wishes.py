@@ -39,8 +39,8 @@ async def test_an_unknown_model_is_an_error_of_the_run(file: Path) -> None:
         run_id = await here.ask(model="nobody")
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "not_found"
-        assert chunks[-1].body["error"]["hint"]
+        assert chunks[-1].as_json()["error"]["code"] == "not_found"
+        assert chunks[-1].as_json()["error"]["hint"]
         with pytest.raises(NotFound):
             await here.answer(run_id)
         assert (await here.answered()).answer == "Yes."
@@ -59,7 +59,7 @@ async def test_max_tokens_caps_the_whole_run(file: Path) -> None:
         (told,) = bodies(chunks, "system")
         assert told["system_type"] == "limit_reached"
         assert told["metadata"]["limit_value"] == 20
-        assert chunks[-1].body["type"] == "done"
+        assert chunks[-1].as_json()["type"] == "done"
 
 
 async def test_max_tokens_does_not_raise_what_a_model_may_say(file: Path) -> None:

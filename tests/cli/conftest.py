@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.running import dodona
 from tests.cli.slow_model import SlowModel, slow_model
 
 
@@ -28,4 +29,5 @@ def slow(tmp_path: Path) -> Iterator[SlowModel]:
     """A model that waits in the middle of its answer, and a config that names it."""
     with slow_model() as model:
         (tmp_path / "dodona.toml").write_text(model.config, encoding="utf-8")
+        assert dodona(tmp_path, "trust", "--yes").returncode == 0
         yield model

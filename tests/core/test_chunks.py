@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
-from dodona.core.errors import BudgetExceeded
+from dodona.core.errors import BudgetExceeded, to_body
 from dodona.core.ports.tools import SourceReference
 
 BODIES = {
-    "thinking": chunks.thinking("hm"),
-    "content": chunks.content("Oak."),
-    "source": chunks.source(SourceReference("a.md", "A", "3-9", "oaks")),
-    "tool_call": chunks.tool_call(id="c", name="x", arguments={"q": 1}, status="pending"),
-    "tool_result": chunks.tool_result(id="c", name="x", result="r", status="success"),
-    "system": chunks.system("limit_warning", "7 of 10", {"limit_value": 10}),
-    "context_update": chunks.context_update(tokens=5, limit=10),
-    "restart": chunks.restart(1_000_003, "it was cut"),
-    "done": chunks.done(tokens_used=1, model_used="m", context_id="9", context_tokens_remaining=2),
-    "error": chunks.error(BudgetExceeded("no more.", hint="Wait.")),
+    "thinking": chunks.ThinkingChunk("hm"),
+    "content": chunks.ContentChunk("Oak."),
+    "source": chunks.SourceChunk(**asdict(SourceReference("a.md", "A", "3-9", "oaks"))),
+    "tool_call": chunks.ToolCallChunk(id="c", name="x", arguments={"q": 1}, status="pending"),
+    "tool_result": chunks.ToolResultChunk(
+        id="c", name="x", result="r", status="success", sources=[]
+    ),
+    "system": chunks.SystemChunk(
+        system_type="limit_warning", system_message="7 of 10", metadata={"limit_value": 10}
+    ),
+    "context_update": chunks.ContextUpdateChunk(context_tokens=5, max_context_tokens=10),
+    "restart": chunks.RestartChunk(discard_after=1_000_003, reason="it was cut"),
+    "done": chunks.DoneChunk(
+        tokens_used=1, model_used="m", context_id="9", context_tokens_remaining=2
+    ),
+    "error": chunks.ErrorChunk(to_body(BudgetExceeded("no more.", hint="Wait."))),
 }
 
 
@@ -33,7 +42,7 @@ def test_every_chunk_is_json_and_says_what_it_is() -> None:
 
 def test_an_error_is_told_as_everywhere() -> None:
     """In the one shape of errors."""
-    assert BODIES["error"]["error"] == {
+    assert to_builtins(BODIES["error"])["error"] == {
         "code": "budget_exceeded",
         "message": "no more.",
         "hint": "Wait.",

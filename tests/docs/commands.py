@@ -70,7 +70,8 @@ class Forked:
 
 def _run(words: Sequence[str], output: int, env: Mapping[str, str]) -> int:
     """In the child: the exit code of the command."""
-    job = {"words": words, "cwd": str(Path.cwd()), "env": env, "terminal": False, "script": None}
+    job = {"words": words, "cwd": str(Path.cwd()), "env": env, "terminal": False}
+    job |= {"script": None, "files": None}
     try:
         become(job, [os.open(os.devnull, os.O_RDONLY), output, output])
     except SystemExit as exit_:

@@ -11,14 +11,15 @@ from typing import Any
 from msgspec import UNSET
 
 from dodona.agent.question import Question, context_id
+from dodona.agent.run_context.chunk_feed import no_redaction
 from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
 from dodona.agent.views.exchanges import OracleAnswer
 from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
 from dodona.agent.views.runs import RunDocument
-from dodona.core.chunks import ChunkBody, StreamChunk, content, done, error
+from dodona.core.chunks import AnyChunk, ContentChunk, DoneChunk, ErrorChunk, StreamChunk
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
-from dodona.core.errors import Cancelled, DodonaError, NotFound
+from dodona.core.errors import Cancelled, DodonaError, NotFound, to_body
 from dodona.core.json_document import Timestamp
 from dodona.notify import Bus
 
@@ -47,17 +48,17 @@ class PlainRun:
         self.closings = 0
         self._moved = asyncio.Condition()
 
-    async def put(self, *bodies: ChunkBody) -> None:
+    async def put(self, *bodies: AnyChunk) -> None:
         for body in bodies:
             self.chunks.append(StreamChunk(self.id, 1_000_001 + len(self.chunks), body))
         await self._tell()
 
     async def say(self, *texts: str) -> None:
-        await self.put(*map(content, texts))
+        await self.put(*map(ContentChunk, texts))
 
     async def finish(self) -> None:
         self.status = RunStatus.SUCCEEDED
-        last = done(
+        last = DoneChunk(
             tokens_used=7,
             model_used="plain",
             context_id=context_id(self.id),
@@ -67,7 +68,7 @@ class PlainRun:
 
     async def fail(self, failure: DodonaError) -> None:
         self.status, self.failure = RunStatus.FAILED, failure
-        await self.put(error(failure))
+        await self.put(ErrorChunk(to_body(failure)))
 
     async def close(self) -> None:
         """End the feeds there are, as a process does that leaves; the run goes on."""
@@ -145,7 +146,7 @@ class PlainOracle:
             run.waiting -= 1
         if run.failure is not None:
             raise run.failure
-        texts = [c.body["content"] for c in run.chunks if c.body["type"] == "content"]
+        texts = [c.chunk.content for c in run.chunks if isinstance(c.chunk, ContentChunk)]
         return OracleAnswer(
             answer="".join(texts),
             sources=[],
@@ -156,6 +157,7 @@ class PlainOracle:
             context_id=context_id(run_id),
             run_id=run_id,
             context_tokens_remaining=100,
+            marks=[],
         )
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
@@ -311,22 +313,28 @@ class PlainSessions:
         found = (run.request.session_key for run in self.oracle.runs.values())
         return [*dict.fromkeys(key for key in found if key is not None)]
 
-    async def list(self, _user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
+    async def list(
+        self, _user_id: str, *, limit: int = 50, skip: int = 0, **_: Any
+    ) -> list[dict[str, Any]]:
         return [{"key": key} for key in self.keys[skip : skip + limit]]
 
-    async def clear(self, _user_id: str, key: str) -> dict[str, Any]:
+    async def clear(self, _user_id: str, key: str, **_: Any) -> dict[str, Any]:
         if key not in self.keys:
             raise NotFound(f"there is no session {key!r:.80}.")
         return {"key": key}
 
-    async def history(self, _user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
+    async def history(
+        self, _user_id: str, key: str, *, limit: int = 50, **_: Any
+    ) -> list[dict[str, Any]]:
         asked = [run.request for run in self.oracle.runs.values()]
         texts = [request.question for request in asked if request.session_key == key]
         return [{"content": text} for text in texts[-limit:]]
 
 
 class PlainSpending:
-    async def budgets(self, _user_id: str | None, *, max_rows: int) -> list[dict[str, Any]]:
+    async def budgets(
+        self, _user_id: str | None, *, max_rows: int, **_: Any
+    ) -> list[dict[str, Any]]:
         return [{"kind": "daily", "left": 7}][:max_rows]
 
 
@@ -334,6 +342,7 @@ class PlainAgency:
     """The shape of `dodona.agent.api.AgentApi`; its bus is the real one."""
 
     def __init__(self) -> None:
+        self.redact = no_redaction
         self.oracle = PlainOracle()
         self.sessions = PlainSessions(self.oracle)
         self.agents = Agents

@@ -100,15 +100,76 @@ async def test_an_endless_head_is_cut_off(gateway: Gateway) -> None:
     assert (await gateway.call("GET", "/healthz"))[0] == 200
 
 
-async def test_two_lengths_for_one_body_smuggle_nothing(gateway: Gateway) -> None:
-    """With both Transfer-Encoding and Content-Length only one request is ever seen."""
-    smuggled = b"POST /api/oracle/cancel HTTP/1.1\r\n" + HOST + b"\r\n"
-    answer = await gateway.raw(
-        b"POST /api/oracle/cancel HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
-        b"Connection: close\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
-        b"2\r\n{}\r\n0\r\n\r\n" + smuggled
-    )
+POST = b"POST /api/oracle HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+CHUNKS = b"2\r\n{}\r\n0\r\n\r\n"
+SMUGGLED = b"POST /api/oracle/cancel HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+        b"Transfer-Encoding: CHUNKED\r\ncontent-length: 0\r\n",
+        b"Transfer-Encoding:\r\n chunked\r\nContent-Length: 5\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding:\tchunked\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: xchunked\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: identity\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked, identity\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding : chunked\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: \x0bchunked\r\n",
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Content-Length: 5\r\nContent-Length: 6\r\n",
+        b"Content-Length: 5, 6\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length: 0x5\r\n",
+        b"Content-Length : 5\r\n",
+    ],
+)
+async def test_an_ambiguous_length_smuggles_nothing(gateway: Gateway, lengths: bytes) -> None:
+    """400 before the body is read, and the end: what follows is no request."""
+    answer = await gateway.raw(POST + lengths + b"\r\n" + CHUNKS + SMUGGLED)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in answer.lower()
     assert answer.count(b"HTTP/1.1 ") == 1
+    assert not gateway.agency.oracle.runs
+
+
+async def test_a_proxy_without_chunks_does_not_send_them(gateway: Gateway) -> None:
+    """HTTP/1.0 does not know Transfer-Encoding: another reader would see no body."""
+    answer = await gateway.raw(
+        POST.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS
+    )
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"HTTP/1.0 has no Transfer-Encoding." in answer
+
+
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "status"),
+    [
+        (b"1.1", b"Content-Length: 5\r\n", 415),
+        (b"1.1", b"Transfer-Encoding: chunked\r\n", 400),  # no chunk follows
+        (b"1.1", b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+        (b"1.0", b"", 401),  # no upgrade, and a proxy's
+    ],
+)
+async def test_an_upgrade_with_a_body_is_none(
+    gateway: Gateway, caplog: pytest.LogCaptureFixture, version: bytes, more: bytes, status: int
+) -> None:
+    """Nor is one of HTTP/1.0: a proxy that does not see an upgrade would go on with requests."""
+    head = b"GET /ws HTTP/" + version + b"\r\n" + HOST + UPGRADE + more + b"\r\n"
+    answer = await gateway.raw(head + SMUGGLED)
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:200]
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 async def test_pipelined_requests_are_answered_in_order(gateway: Gateway) -> None:

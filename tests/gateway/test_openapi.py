@@ -7,12 +7,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import asdict
 from starlette.routing import WebSocketRoute
 
 from dodona.agent.question import Question
 from dodona.agent.turn_control.settings import ModelSettings, SettingsChange
 from dodona.core import chunks
-from dodona.core.errors import BadRequest, Cancelled, as_json
+from dodona.core.errors import BadRequest, Cancelled, as_json, to_body
 from dodona.core.json_document import parse_document
 from dodona.core.ports.tools import SourceReference
 from dodona.gateway.app import make_app
@@ -65,6 +67,7 @@ async def test_it_names_every_method_and_only_those(gateway: Gateway, path: str)
         rule_id="token_budget",
         subscriber_id="self_notify",
         call="call-1",
+        change=1,
         file="app.js",
         model="oracle",
     )
@@ -158,25 +161,29 @@ def test_the_schema_of_settings_has_their_bounds(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    "chunk",
     [
-        chunks.thinking("hm"),
-        chunks.content("Because"),
-        chunks.source(SourceReference(path="a.md", title="A", lines="1-2", excerpt="…")),
-        chunks.tool_call(id="1", name="vault_read", arguments={"path": "a"}, status="pending"),
-        chunks.tool_result(id="1", name="vault_read", result="…", status="success"),
-        chunks.system("limit", "Enough.", {"limit": 5}),
-        chunks.context_update(tokens=1, limit=2),
-        chunks.restart(5, "again"),
-        chunks.done(tokens_used=1, model_used="m", context_id="node-1", context_tokens_remaining=2),
-        chunks.error(Cancelled("it was cancelled.")),
+        chunks.ThinkingChunk("hm"),
+        chunks.ContentChunk("Because"),
+        chunks.SourceChunk(
+            **asdict(SourceReference(path="a.md", title="A", lines="1-2", excerpt="…"))
+        ),
+        chunks.ToolCallChunk(id="1", name="vault_read", arguments={"path": "a"}, status="pending"),
+        chunks.ToolResultChunk(id="1", name="vault_read", result="…", status="success", sources=[]),
+        chunks.SystemChunk(system_type="limit", system_message="Enough.", metadata={"limit": 5}),
+        chunks.ContextUpdateChunk(context_tokens=1, max_context_tokens=2),
+        chunks.RestartChunk(discard_after=5, reason="again"),
+        chunks.DoneChunk(
+            tokens_used=1, model_used="m", context_id="node-1", context_tokens_remaining=2
+        ),
+        chunks.ErrorChunk(to_body(Cancelled("it was cancelled."))),
     ],
-    ids=lambda body: body["type"],
+    ids=lambda chunk: type(chunk).__name__,
 )
-def test_every_chunk_has_its_schema(body: dict[str, Any]) -> None:
+def test_every_chunk_has_its_schema(chunk: chunks.AnyChunk) -> None:
     """And each is exactly one of them."""
-    validator("Chunk").validate(chunks.StreamChunk(1, 2, body).as_json())
-    assert not validator("Chunk").is_valid(body), "without its place it is none"
+    validator("Chunk").validate(chunks.StreamChunk(1, 2, chunk).as_json())
+    assert not validator("Chunk").is_valid(to_builtins(chunk)), "without its place it is none"
 
 
 def test_errors_have_their_schema() -> None:

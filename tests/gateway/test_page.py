@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from dodona.agent.question import Question
 from dodona.core import chunks
@@ -279,13 +280,15 @@ async def test_the_page_asks_and_shows_what_comes(gateway: Gateway) -> None:
     try:
         run = await gateway.asked()
         call = {"id": "1", "name": "vault_read"}
-        await run.put(chunks.tool_call(**call, arguments={"path": "a"}, status="pending"))
-        await run.put(chunks.tool_result(**call, result="…", status="success"))
+        await run.put(chunks.ToolCallChunk(**call, arguments={"path": "a"}, status="pending"))
+        await run.put(chunks.ToolResultChunk(**call, result="…", status="success", sources=[]))
         await run.say("<b>Be", "cause</b>")
         await run.put(
-            chunks.source(SourceReference(path="a.md", title="A", lines="1-2", excerpt="So."))
+            chunks.SourceChunk(
+                **asdict(SourceReference(path="a.md", title="A", lines="1-2", excerpt="So."))
+            )
         )
-        await run.put(chunks.context_update(tokens=25, limit=100))
+        await run.put(chunks.ContextUpdateChunk(context_tokens=25, max_context_tokens=100))
         await run.finish()
         shown = await showing
     finally:
@@ -322,12 +325,13 @@ async def test_the_page_cancels(gateway: Gateway) -> None:
     assert gateway.agency.oracle.cancelled == [("local", 1)]
 
 
-ASK = chunks.approval(
+ASK = chunks.ApprovalChunk(
     id="1",
     approval="1~ab",
     name="wire",
     arguments={"sum": 5},
     reason="It <b>cannot</b> be undone.",
+    marks=[],
     expires_at=9e9,
 )
 
@@ -366,9 +370,9 @@ async def test_a_call_is_allowed_or_refused_on_the_page(
     try:
         run = await gateway.asked()
         call = {"id": "1", "name": "wire"}
-        await run.put(chunks.tool_call(**call, arguments={"sum": 5}, status="pending"), ASK)
+        await run.put(chunks.ToolCallChunk(**call, arguments={"sum": 5}, status="pending"), ASK)
         await until(lambda: approvals.decided or showing.done(), "a decision")
-        await run.put(chunks.tool_result(**call, result="…", status="success"))
+        await run.put(chunks.ToolResultChunk(**call, result="…", status="success", sources=[]))
         await run.finish()
         shown = await showing
     finally:

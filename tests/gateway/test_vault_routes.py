@@ -13,7 +13,8 @@ import pytest
 
 from dodona.core.errors import NotFound
 from dodona.gateway.openapi import build_openapi
-from dodona.tools.vault import Vault
+from dodona.store import Store
+from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault
 from dodona.tools.vault.notes.files import version_of
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up
@@ -33,6 +34,10 @@ class Stand:
         status, found, _ = await self.gateway.call(method, f"/api/vault{path}", body)
         operation = DOCUMENT["paths"][f"/api/vault{path.partition('?')[0]}"][method.lower()]
         assert str(status) in operation["responses"], "this answer is not documented"
+        return status, found
+
+    async def gateway_version(self, number: int) -> tuple[int, Any]:
+        status, found, _ = await self.gateway.call("GET", f"/api/vault/versions/{number}")
         return status, found
 
     async def got(self, path: str, schema: str) -> Any:
@@ -56,6 +61,8 @@ class Stand:
 
 @pytest.fixture
 async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    store = await Store.open(str(tmp_path / "store.db"), redact=str)
+    marked = MarkedBlocks(store.note_marks, "local", "vault")
     vaults = {
         ("local", name): Vault(tmp_path / name, tmp_path / "indexes" / f"{name}.db")
         for name in ("default", "wald")
@@ -63,14 +70,15 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
     for vault in vaults.values():
         vault.root.mkdir()
 
-    async def notes_of(user_id: str, project_id: str) -> Vault:
+    async def notes_of(user_id: str, project_id: str) -> ProjectNotes:
         if (user_id, project_id) not in vaults:
             raise NotFound(f"there is no project '{project_id}'.")
-        return vaults[user_id, project_id]
+        history = NoteHistory(store.note_versions, user_id, project_id)
+        return ProjectNotes(vaults[user_id, project_id], marked, history)
 
     agency: Any = PlainAgency()
     agency.notes = notes_of
-    async with gateway_up(agency) as up:
+    async with store, gateway_up(agency) as up:
         yield Stand(up, tmp_path)
     await asyncio.gather(*(vault.close() for vault in vaults.values()))
 
@@ -107,7 +115,9 @@ async def test_a_note_is_written_read_searched_and_listed(stand: Stand) -> None:
     ):
         listed = await stand.got(path, "NoteList")
         assert ([note["path"] for note in listed["notes"]], listed["total"]) == (names, total)
-    assert await stand.got("/tags", "NoteTags") == {"tags": [{"tag": "tree", "notes": 1}]}
+    assert await stand.got("/tags", "NoteTags") == {
+        "tags": [{"tag": "tree", "notes": 1, "marks": []}]
+    }
 
 
 async def test_nobody_s_edit_is_overwritten(stand: Stand) -> None:
@@ -137,7 +147,7 @@ async def test_a_note_is_moved_with_its_links_and_back(stand: Stand) -> None:
     await stand.put("a.md", "see [[oak]]")
     links = await stand.got("/backlinks?path=oak.md", "Backlinks")
     assert links == {
-        "backlinks": [{"path": "a.md", "title": "a", "line": 1, "text": "see [[oak]]"}]
+        "backlinks": [{"path": "a.md", "title": "a", "line": 1, "text": "see [[oak]]", "marks": []}]
     }
     status, moved = await stand.call("POST", "/move", {"path": "oak.md", "to": "trees/elm.md"})
     check("NoteMove", moved)
@@ -147,15 +157,41 @@ async def test_a_note_is_moved_with_its_links_and_back(stand: Stand) -> None:
     again = {"path": "oak.md", "to": "trees/elm.md"}
     assert await stand.call("POST", "/move", again) == (200, moved)
 
-    status, undone = await stand.call("POST", "/undo", {"move": moved["id"]})
+    status, undone = await stand.call("POST", "/undo", {"change": moved["id"]})
+    check("NoteUndo", undone)
     assert (status, undone["path"], undone["to"]) == (200, "trees/elm.md", "oak.md")
     assert (stand.root / "a.md").read_text() == "see [[oak]]"
-    assert await stand.error("POST", "/undo", {"move": moved["id"]}) == (
+    assert await stand.error("POST", "/undo", {"change": moved["id"]}) == (
         409,
-        f"move {moved['id']} was already undone by move {undone['id']}.",
+        "the move of 'oak.md' to 'trees/elm.md' was already undone.",
     )
-    assert await stand.error("POST", "/undo", {}) == (404, "there is no move to undo.")
-    assert await stand.error("POST", "/undo", {"move": 99}) == (404, "there is no move 99.")
+    assert await stand.error("POST", "/undo", {"change": 99}) == (404, "there is no change 99.")
+
+
+async def test_versions_are_listed_read_and_undone(stand: Stand) -> None:
+    """A write, the text it replaced, and the undo; a note that changed since is not touched."""
+    assert await stand.error("POST", "/undo", {}) == (404, "there is nothing to undo.")
+    (stand.root / "a.md").write_text("mine")
+    await stand.put("a.md", "new", version=version_of(b"mine"))
+    found = (await stand.got("/history?path=a.md", "NoteHistoryList"))["history"]
+    assert [(each["action"], each["author"], each["is_current"]) for each in found] == [
+        ("write", "user", True),
+        ("external", "", False),
+    ]
+    write, external = (each["id"] for each in found)
+    status, stored = await stand.gateway_version(write)
+    assert (status, stored["text"], stored["previous_id"]) == (200, "new", external)
+    check("NoteVersionText", stored)
+    status, undone = await stand.call("POST", "/undo", {})
+    check("NoteUndo", undone)
+    assert (status, undone["outcome"], undone["version"]) == (200, "restored", version_of(b"mine"))
+    assert (stand.root / "a.md").read_text() == "mine"
+    (stand.root / "a.md").write_text("edited")
+    assert await stand.error("POST", "/undo", {"change": undone["id"]}) == (
+        409,
+        f"'a.md' has changed since change {undone['id']}.",
+    )
+    assert (await stand.gateway_version(99))[0] == 404
 
 
 async def test_an_index_is_made_and_made_again(stand: Stand) -> None:
@@ -229,20 +265,20 @@ async def test_no_path_leaves_the_vault(stand: Stand, path: str, status: int) ->
             "there is no field 'versoin'.",
         ),
         ("POST", "/move", {}, "2 problems."),
-        ("POST", "/undo", {"move": "1"}, "move must be a whole number of at least 1"),
+        ("POST", "/undo", {"change": "1"}, "change must be a whole number of at least 1"),
         (
             "POST",
             "/undo",
-            {"move": True},
-            "move must be a whole number of at least 1",
+            {"change": True},
+            "change must be a whole number of at least 1",
         ),
         (
             "POST",
             "/undo",
-            {"move": 0},
-            "move must be a whole number of at least 1",
+            {"change": 0},
+            "change must be a whole number of at least 1",
         ),
-        ("POST", "/undo", {"move": 10**30}, "move must be a whole number of at least 1"),
+        ("POST", "/undo", {"change": 10**30}, "change must be a whole number of at least 1"),
         ("POST", "/index", {"folder": 1}, "folder must be a string (got 1)."),
         ("GET", "/note", None, "path is required."),
         ("GET", "/backlinks", None, "path is required."),

@@ -474,7 +474,7 @@ async def test_a_client_that_does_not_read_is_waited_for_by_its_own_events_alone
     await until(lambda: run.followers == 1, "it is followed")
     tracemalloc.start()
     try:
-        await run.put(*[chunks.content("x" * 30_000)] * 1_000)
+        await run.put(*[chunks.ContentChunk("x" * 30_000)] * 1_000)
         async with speaking(gateway.client, gateway.url) as other:
             for _ in range(20):
                 assert await other.call("ping") == {"pong": True}

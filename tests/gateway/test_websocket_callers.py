@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import HTTPConnection
 from starlette.types import Message
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.gateway.security.caller import SCOPES, Caller
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
@@ -63,7 +64,7 @@ async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, 
 
 
 def ada(*scopes: str) -> Caller:
-    return Caller("ada", frozenset(scopes), token_id=1)
+    return Caller("ada", frozenset(scopes), ApiToken(1, "ada", "", frozenset(scopes), 0.0))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,16 @@ async def test_only_the_adapter_of_a_channel_speaks_for_others(
             "message": "ada may send only as ada.",
             "hint": "Set account to ada and no peer, or use a token with scope channel.",
         }
+
+
+async def test_an_adapter_does_not_decide_for_its_user() -> None:
+    """It relays messages of others, who would approve their own calls."""
+    call = {"run_id": 1, "call": "a", "approved": True}
+    denied = await conversation(ada("chat", "channel"), "chat.approve", **call)
+    assert denied["error"]["message"] == "a token with scope channel cannot decide for its user."
+    for scopes in (("chat",), ("chat", "channel", "admin")):
+        allowed = await conversation(ada(*scopes), "chat.approve", **call)
+        assert allowed.get("error", {}).get("code") != "access_denied"
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -35,7 +35,7 @@ def test_every_scope_has_its_name_and_period() -> None:
     both = Ceiling(tokens=100, usd=Decimal("0.5"))
     ceilings = Ceilings(session=both, agent=both, user=both, daily=both, monthly=both)
     scopes = [
-        ("session:oracle:web:a:main", "-"),
+        ("session:ada:oracle:web:a:main", "-"),
         ("agent:oracle", "-"),
         ("user:ada", "-"),
         ("daily", "2026-11-30"),
@@ -77,8 +77,9 @@ def test_a_run_without_a_session_has_no_budget_of_one() -> None:
 
 @pytest.mark.parametrize("scope", ["session", "agent", "user", "daily", "monthly"])
 def test_prices_matter_when_any_ceiling_is_in_dollars(scope: str) -> None:
-    assert Ceilings(**{scope: Ceiling(usd=Decimal(0))}).has_usd
-    assert not Ceilings(**{scope: Ceiling(tokens=5)}).has_usd
+    call = plan(at=LAST_SECOND)
+    assert Ceilings(**{scope: Ceiling(usd=Decimal(0))}).needs_price(call)
+    assert not Ceilings(**{scope: Ceiling(tokens=5)}).needs_price(call)
 
 
 @pytest.mark.parametrize(

@@ -441,6 +441,18 @@ async def test_chains_can_be_chained() -> None:
     assert [attempt.reason for attempt in done.attempts] == ["a.", "b."]
 
 
+async def test_a_limited_chain_skips_other_models() -> None:
+    """It goes by the name of its first model, shares the pauses of the whole one, or is none."""
+    bench = Bench(["oak"], [fails(ProviderErrorKind.UNAUTHORIZED)], ["yew"])
+    limited = bench.chain.limited_to(lambda provider, name: (provider, name) != ("scripted", "m1"))
+    assert limited is not None
+    assert (limited.name, bench.chain.name) == ("m2", "m1")
+    assert done_of(await play(limited)).model == "m3"
+    assert bench.asked == [0, 1, 1]
+    assert bench.chain.limited_to(lambda *_: True) is bench.chain
+    assert bench.chain.limited_to(lambda *_: False) is None
+
+
 async def test_events_pass_unchanged() -> None:
     """The chain adds nothing to an answer."""
     message = AssistantText("oak", (ToolCall("1", "x"),), "Hm.")

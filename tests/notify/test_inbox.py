@@ -9,9 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dodona.core.domain.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
+from dodona.core.domain.trust import Mark
 from dodona.core.events import Event, Severity
+from dodona.core.messages import Origin
 from dodona.notify import Inbox
 from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED, InboxState
 from tests.notify.subscribing import Clock, Folder, event
@@ -19,6 +22,36 @@ from tests.notify.subscribing import Clock, Folder, event
 
 def texts(notices: list[Notice]) -> list[str]:
     return [notice.text for notice in notices]
+
+
+# Marks
+
+
+def test_a_notice_has_the_marks_of_its_events(folder: Folder) -> None:
+    """Of all that it counts, also after a crash and of an event that another one replaces."""
+    folder.add("notes", "self.notify", template="{{ count }}")
+    page, peer = Mark(Origin.WEB, "https://example.org/"), Mark(Origin.PEER, "eve")
+    plain = event("self.notify", n=1)
+    first = replace(event("self.notify", dedupe_key="k"), marks=frozenset({page}))
+    then = replace(event("self.notify", dedupe_key="k"), marks=frozenset({peer}))
+    inbox = Inbox(folder.subscribers)
+    inbox.receive(plain)
+    inbox.receive(first)
+    resumed = Inbox(folder.subscribers)
+    saved = msgspec.to_builtins(inbox.state())
+    resumed.restore(msgspec.convert(saved, InboxState))
+    resumed.receive(then)
+    (notice,) = resumed.drain(*InjectionPoint, is_last=True)
+    assert (notice.text, notice.marks) == ("3", {page, peer})
+    assert msgspec.convert(msgspec.to_builtins(notice), Notice).marks == {page, peer}
+
+
+def test_a_notice_of_plain_events_has_no_marks(folder: Folder) -> None:
+    folder.add("notes", "self.notify", template="{{ count }}")
+    inbox = Inbox(folder.subscribers)
+    inbox.receive(event("self.notify"))
+    (notice,) = inbox.drain(*InjectionPoint, is_last=True)
+    assert notice.marks == frozenset()
 
 
 # What becomes one notice

@@ -100,6 +100,7 @@ class Up:
         self.home = home
         self.url = ""
         self.log = home.folder / "up.log"
+        self.files: tuple[int, int] | None = None  # its limits of open files
         self._process: ForkedProcess | None = None
 
     @property
@@ -132,6 +133,7 @@ class Up:
                 stderr=log,
                 cwd=self.home.folder,
                 env=self.home.environment,
+                files=self.files,
             )
         deadline = time.monotonic() + LIMIT
         while not (url := self._listening()):

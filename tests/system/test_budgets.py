@@ -218,7 +218,7 @@ async def test_a_model_that_does_not_stop_is_cut(session_client: Client, script:
     assert (record["output_tokens"], bool(record["estimated"])) == (500, True)
     (budget,) = session_client.up.home.rows(
         "SELECT used, held FROM budgets WHERE scope = ?",
-        f"session:oracle:web:local:{session_client.project}",
+        f"session:local:oracle:web:local:{session_client.project}",
     )
     assert budget == {"used": record["input_tokens"] + 500, "held": 0}
 
@@ -238,7 +238,7 @@ async def test_a_call_that_a_crash_cut_is_paid_in_full(
     assert (whole["output_tokens"], bool(whole["estimated"])) == (7, False)
     (budget,) = up.home.rows(
         "SELECT used, held FROM budgets WHERE scope = ?",
-        f"session:oracle:web:local:{client.project}",
+        f"session:local:oracle:web:local:{client.project}",
     )
     assert budget == {"used": cut["input_tokens"] + 900 + 77, "held": 0}
 
@@ -298,7 +298,7 @@ async def test_budgets_are_told(session_client: Client, script: Script) -> None:
 
     async def mine() -> dict[str, Any]:
         found = (await session_client.get("/api/budgets?limit=1000"))["budgets"]
-        key = f"session:oracle:web:local:{session_client.project}"
+        key = f"session:local:oracle:web:local:{session_client.project}"
         return next(each for each in found if each["scope"] == key)
 
     told = {"kind": "session", "period": None, "unit": "tokens", "resets_at": None}

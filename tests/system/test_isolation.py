@@ -98,6 +98,10 @@ TRIES: Final[dict[str, Tries]] = {
     ],
     "showContext": lambda _: [Try(query={"project_id": PROJECT}), Try()],
     "closeContext": lambda _: [Try(query={"project_id": PROJECT}), Try()],
+    "reviewContext": lambda a: [
+        Try(body={"context_id": a.node, "project_id": PROJECT}),
+        Try(body={"context_id": a.node}),
+    ],
     "showTree": lambda _: [Try(query={"project_id": PROJECT}), Try()],
     "checkout": lambda a: [
         Try(body={"context_id": a.node}),
@@ -143,9 +147,14 @@ TRIES: Final[dict[str, Tries]] = {
     "searchNotes": in_project(query=SECRET),
     "moveNote": not_theirs(path=NOTE, to="stolen.md"),
     "listMoves": in_project(),
-    "undoMove": lambda a: [
-        Try(body={"project_id": PROJECT, "move": a.move}),
-        Try(body={"move": a.move}),
+    "undoChange": lambda a: [
+        Try(body={"project_id": PROJECT, "change": a.move}),
+        Try(body={"change": a.move}),
+    ],
+    "listHistory": in_project(path=NOTE),
+    "readVersion": lambda a: [
+        Try(path={"change": str(a.move - 1)}, query={"project_id": PROJECT}),
+        Try(path={"change": str(a.move - 1)}),
     ],
     "createIndex": not_theirs(),
     "listBacklinks": lambda _: [
@@ -272,6 +281,12 @@ async def asked(a: User, script: Script, move: int, thread: int) -> Things:
             " SELECT ?, 'ada', 'oracle', conversation_id, 1, 1 FROM runs WHERE id = ?",
             (SESSION, answer["run_id"]),
         )
+        # A mark that a review would take away.
+        marked = store.execute(
+            "UPDATE oracle_contexts SET marks_json = ? WHERE user_id = 'ada' AND project_id = ?",
+            (json.dumps([{"origin": "web", "source": f"https://{SECRET}.test/"}]), PROJECT),
+        )
+        assert marked.rowcount == 1
     notices = await a.does("GET", "/api/notifications")
     (approval,) = (await a.does("GET", "/api/approvals"))["approvals"]
     return Things(
@@ -300,7 +315,7 @@ LOOKS: Final = (
         (path, {"project_id": PROJECT})
         for path in (
             *("/api/oracle/context", "/api/oracle/tree", "/api/vault", "/api/vault/moves"),
-            *("/api/vault/tags", "/api/threads"),
+            *("/api/vault/history", "/api/vault/tags", "/api/threads"),
         )
     ),
     ("/api/vault", {}),

@@ -32,10 +32,12 @@ async def test_the_answer_in_one_piece(client: Client, script: Script) -> None:
     assert answer.keys() == {
         *("answer", "sources", "tool_calls", "tokens_used", "model_used"),
         *("context_id", "run_id", "context_tokens_remaining", "citations"),
+        "marks",
     }
     assert answer["answer"] == "Forty-two."
     assert answer["sources"] == []
     assert answer["tool_calls"] == []
+    assert answer["marks"] == []
     assert 0 < answer["context_tokens_remaining"] <= 16_000
 
 

@@ -25,6 +25,7 @@ KEYS = {
     "environment": "planted-in-the-environment-0451",
     "file": "planted-in-a-credential-file-0452",
     "other": "planted-for-another-service-0453",
+    "unused": "planted-for-a-provider-that-nothing-uses-0454",
 }
 CONFIG = """
 api_key = "env:WORK_KEY"
@@ -44,7 +45,11 @@ class KeyedHome(Home):
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**super().environment, "WORK_KEY": KEYS["environment"]}
+        return {
+            **super().environment,
+            "WORK_KEY": KEYS["environment"],
+            "GEMINI_API_KEY": KEYS["unused"],
+        }
 
     def plant(self, url: str) -> None:
         files = {name: self.folder / f"key-{name}" for name in ("file", "other")}
@@ -86,6 +91,7 @@ async def test_secrets_stay_where_they_belong(planted: User, script: Script) -> 
     """Whoever repeats them, and wherever it is kept or shown."""
     heard = Heard()
     await _talk(planted, script, heard)
+    await _name_peers(planted, script, heard)
     await _be_wrong(planted, heard)
     await _look_around(planted, heard)
     code = await planted.client.up.leave()
@@ -124,6 +130,23 @@ async def _talk(user: User, script: Script, heard: Heard) -> None:
     async with user.client.session.post(url, json=question, headers=user.headers) as response:
         heard.take("stream", await response.text())
     heard.take("refusal", (await user.send("POST", "/api/oracle", question)).text)
+
+
+async def _name_peers(user: User, script: Script, heard: Heard) -> None:
+    """A client names its user by a secret. Each is another session, however often it comes."""
+    for key in (*KEYS.values(), user.token, *KEYS.values()):
+        script.will(says("Yes."))
+        question = {"role": "user", "content": f"Is it you? {user.client.tag}"}
+        body = {"model": "oracle", "messages": [question], "user": key}
+        answered = await user.send("POST", "/v1/chat/completions", body)
+        assert answered.status == 200, answered.text
+        heard.take("completion", answered.text)
+        asked = script.asked[-1]
+        assert not any(each in asked.body.decode() for each in (*KEYS.values(), user.token))
+    sessions = user.client.up.home.rows("SELECT * FROM sessions")
+    assert len(sessions) == len(KEYS) + 1
+    heard.take("sessions", json.dumps(sessions))
+    heard.take("usage", (await user.send("GET", "/api/usage?by=session")).text)
 
 
 async def _be_wrong(user: User, heard: Heard) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -13,7 +14,7 @@ from dodona.core.domain.conversations.sessions import session_key
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.system.client import Client
 from tests.system.tokens import User, dodona
-from tests.system.waiting import until, until_found
+from tests.system.waiting import LIMIT, until, until_found
 from tests.system.wire_model import Asked, Reply, Script, says
 
 WORK = """
@@ -247,15 +248,40 @@ async def test_a_token_says_who_speaks(office: Client) -> None:
             await operator.call("chat.events", run_id=sent["run_id"])
 
 
-async def test_a_token_that_is_revoked_ends_its_connections(office: Client) -> None:
-    """With 4001, at the next request."""
+async def test_a_token_that_is_revoked_ends_its_connections(office: Client, script: Script) -> None:
+    """By another process, of every kind and without a request; the questions are answered."""
+    script.will_by(lambda _: says("One. ", "Two.", hold=1))
     ada = await User.made(office, "ada", "chat")
-    async with speaking(office.session, office.url, headers=ada.headers) as speaker:
+    async with AsyncExitStack() as stack:
+        speaker = await stack.enter_async_context(
+            speaking(office.session, office.url, headers=ada.headers)
+        )
+        streams: list[aiohttp.ClientResponse] = []
+        question = {"messages": [{"role": "user", "content": f"y {office.tag}"}]}
+        for method, path, body in (
+            ("GET", "/api/events", None),
+            ("POST", "/api/oracle/stream", {"question": f"x {office.tag}"}),
+            ("POST", "/v1/chat/completions", {**question, "model": "work", "stream": True}),
+        ):
+            request = office.session.request(
+                method, office.url + path, json=body, headers=ada.headers
+            )
+            streams.append(await stack.enter_async_context(request))
+        await script.reached(2)
         await asyncio.to_thread(dodona, office.up.home, "token", "revoke", str(ada.number))
+        async with asyncio.timeout(LIMIT):
+            assert await speaker.closed() == 4001
+            texts = [await stream.text() for stream in streams]
+    assert all("this token was revoked." in text for text in texts)
+    assert '"type":"authentication_error"' in texts[2]
+    assert "[DONE]" not in texts[2]
+    script.release()
 
-        async def is_sent_away() -> bool:
-            await speaker.begin("ping")
-            message = await speaker.socket.receive()
-            return message.type is aiohttp.WSMsgType.CLOSE and message.data == 4001
+    async def statuses() -> list[str]:
+        rows = await asyncio.to_thread(office.up.home.rows, "SELECT status FROM runs")
+        return sorted({row["status"] for row in rows})
 
-        await until_found(is_sent_away, "the end of the connection")
+    async def are_answered() -> bool:
+        return await statuses() == ["succeeded"]
+
+    await until_found(are_answered, "the answers")

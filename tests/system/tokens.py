@@ -28,8 +28,8 @@ class User:
         self.number = number
 
     @classmethod
-    async def made(cls, client: Client, name: str, scope: str) -> User:
-        words = ("token", "create", "--user", name, "--scope", scope, "--json")
+    async def made(cls, client: Client, name: str, scope: str, *limits: str) -> User:
+        words = ("token", "create", "--user", name, "--scope", scope, *limits, "--json")
         made = json.loads(await asyncio.to_thread(dodona, client.up.home, *words))
         return cls(client, made["token"], made["id"])
 

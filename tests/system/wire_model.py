@@ -22,7 +22,7 @@ from tests.system.waiting import until
 
 MODEL: Final = "test-model"
 _TAG: Final = re.compile(r"\[test-\d+\]")
-_NOTICE: Final = "[System notice] "  # how a hint of ours reads on this wire
+_NOTICE: Final = "[Context from Dodona] "
 _AROUND: Final = ("Notes of the project", "Threads of the project")
 
 
@@ -141,13 +141,9 @@ class Asked:
         return next((text for text in self._told() if text.startswith(_AROUND)), "")
 
     def _told(self) -> list[str]:
-        """What the runtime says: in system messages before anybody spoke, in a user's after."""
-        said = [(each["role"], text_of(each)) for each in self.messages[1:]]
-        return [
-            text.removeprefix(_NOTICE)
-            for role, text in said
-            if role == "system" or (role == "user" and text.startswith(_NOTICE))
-        ]
+        """What the runtime says: in a user's messages, never in system messages."""
+        said = [text_of(each) for each in self.messages if each["role"] == "user"]
+        return [text.removeprefix(_NOTICE) for text in said if text.startswith(_NOTICE)]
 
     @property
     def said(self) -> list[dict[str, Any]]:

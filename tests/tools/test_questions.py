@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from dodona.core.messages import AssistantText, Message, ToolCall, UserText
 from dodona.core.ports.model import Done, ModelRequest
 from dodona.core.ports.tools import ToolContext
 from dodona.models.extractive.model import ExtractiveModel
+from dodona.store import Store
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault import Vault, add_vault_tools
+from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault, add_vault_tools
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent.parent / "examples" / "vault"
@@ -36,15 +38,21 @@ def questions() -> list[Question]:
 
 
 @pytest.fixture
-def tools(tmp_path: Path) -> ToolRegistry:
-    vault = Vault(SAMPLE, tmp_path / "index.db")
+async def tools(tmp_path: Path) -> AsyncIterator[ToolRegistry]:
+    async with await Store.open(str(tmp_path / "store.db"), redact=str) as store:
+        vault = Vault(SAMPLE, tmp_path / "index.db")
+        notes = ProjectNotes(
+            vault,
+            MarkedBlocks(store.note_marks, "ada", "vault"),
+            NoteHistory(store.note_versions, "ada", "one"),
+        )
 
-    async def vault_of(_user_id: str, _project_id: str) -> Vault:
-        return vault
+        async def notes_of(_user_id: str, _project_id: str) -> ProjectNotes:
+            return notes
 
-    registry = ToolRegistry()
-    add_vault_tools(registry, vault_of)
-    return registry
+        registry = ToolRegistry()
+        add_vault_tools(registry, notes_of)
+        yield registry
 
 
 async def answer(tools: ToolRegistry, question: str) -> str:

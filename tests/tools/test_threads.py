@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dodona.core.domain.knowledge.threads import NewEntry
-from dodona.core.messages import ToolCall
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
+from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import (
     SourceKind,
@@ -38,11 +39,17 @@ class Agent:
         add_thread_tools(self.tools, store.threads)
 
     async def call(
-        self, name: str, *, key: str = "", user: str = "ada", **arguments: Any
+        self,
+        name: str,
+        *,
+        key: str = "",
+        user: str = "ada",
+        marks: Marks = NO_MARKS,
+        **arguments: Any,
     ) -> ToolCallResult:
         self.calls += 1
         call = ToolCall("1", name, json.dumps(arguments))
-        context = ToolContext(user, "default", key or f"run/{self.calls}")
+        context = ToolContext(user, "default", key or f"run/{self.calls}", marks=marks)
         return await call_tool(self.tools, call, agent="oracle", context=context)
 
     async def text(self, name: str, **arguments: Any) -> str:
@@ -229,3 +236,29 @@ async def test_no_line_of_an_entry_passes_for_another(oracle: Agent) -> None:
         heads = [line for line in lines if not line.startswith("    ")]
         assert len(heads) == 1
         assert heads[0].startswith("thread:1")
+
+
+async def test_what_is_shown_brings_its_marks(oracle: Agent) -> None:
+    """Texts and titles, in each tool; what is not shown brings none."""
+    page, peer = Mark(Origin.WEB, "https://example.org/"), Mark(Origin.PEER, "eve")
+
+    async def push(text: str, title: str, *marks: Mark) -> None:
+        arguments = {"title": title, "entry_type": "thought", "content": text}
+        await oracle.call("thread_push", marks=frozenset(marks), **arguments)
+
+    await push("An oak.", "Oaks")
+    await push("Another oak.", "Oaks", page)
+    await push("An elm.", "Elms", peer)
+    await push("A second elm.", "Elms")
+
+    async def marks_of(name: str, **arguments: Any) -> Marks:
+        return (await oracle.call(name, **arguments)).output.marks
+
+    assert await marks_of("thread_list") == {peer}
+    assert await marks_of("thread_list", limit=1) == {peer}  # the newest
+    assert await marks_of("thread_read", thread_id=1) == {page}
+    assert await marks_of("thread_read", thread_id=1, limit=1) == frozenset()
+    assert await marks_of("thread_read", thread_id=2, after=3) == {peer}  # its title
+    assert await marks_of("thread_seek", query="another") == {page}
+    assert await marks_of("thread_seek", query="second") == {peer}
+    assert await marks_of("thread_seek", query="nothing") == frozenset()

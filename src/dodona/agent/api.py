@@ -16,6 +16,7 @@ from dodona.agent.requests.submit import Oracle
 from dodona.agent.run.compressor import Compressor
 from dodona.agent.run.driver import Driver
 from dodona.agent.run.engine import LocalEngine
+from dodona.agent.run_context.chunk_feed import Redact
 from dodona.agent.run_context.deps import GetAgents, RunDeps
 from dodona.agent.run_context.snapshot import GetTree, SnapshotBuilder
 from dodona.agent.views import (
@@ -69,6 +70,7 @@ class AgentApi:
     spending: SpendingViews
     events: Bus
     engine: LocalEngine
+    redact: Redact
 
 
 def build_agent_api(
@@ -105,7 +107,7 @@ def build_agent_api(
     engine = LocalEngine(storage, driver, is_server=is_server, policy=deps.policy)
     return AgentApi(
         oracle=Oracle(deps, engine, histories=histories),
-        client_histories=ClientHistoryIndex(storage, deps.token_counter),
+        client_histories=ClientHistoryIndex(storage, deps.token_counter, deps.redact),
         passthrough=ModelPassthrough(deps),
         sessions=SessionViews(storage),
         agents=deps.agents,
@@ -123,4 +125,5 @@ def build_agent_api(
         spending=SpendingViews(storage, deps.meter),
         events=events,
         engine=engine,
+        redact=deps.redact,
     )

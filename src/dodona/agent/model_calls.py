@@ -128,8 +128,9 @@ async def _consume_until_done(
 
 
 def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
+    """Return the plan of a call; raise AccessDenied if the token does not allow all its models."""
     chosen, max_tokens = call.chosen_model, call.request.max_tokens
-    return CallPlan(
+    plan = CallPlan(
         scope=scope,
         step_key=call.step_key,
         provider=chosen.model.provider,
@@ -139,6 +140,10 @@ def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
         at=time(),
         fallbacks=chosen.fallbacks,
     )
+    if scope.token is not None:
+        for provider, model in plan.models:
+            scope.token.check_model(provider, model)
+    return plan
 
 
 def _fill_input_tokens(done: Done, plan: CallPlan) -> Done:
@@ -166,7 +171,10 @@ class _CallReservation:
             self._reservation = await self._commit_reservation(deps.meter.reserve(self.plan))
         except BudgetExceeded as error:
             what = f"{scope.agent_id}: {error.message}"
-            deps.storage.audit.record(AuditEntry(kind="budget", what=what, user_id=scope.user_id))
+            token_id = None if scope.token is None else scope.token.id
+            deps.storage.audit.record(
+                AuditEntry(kind="budget", what=what, user_id=scope.user_id, token_id=token_id)
+            )
             raise
 
     async def settle(self, *used: ModelUsage) -> None:

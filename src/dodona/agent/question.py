@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import NotFound
@@ -23,6 +24,16 @@ _CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
 def context_id(run_id: int) -> str:
     """Return the opaque ID of a run's node in its conversation."""
     return f"node-{run_id}"
+
+
+def parse_context_id(text: str) -> int:
+    """Return the run of a context ID. Raises NotFound for any other text."""
+    match = _CONTEXT_ID_PATTERN.fullmatch(text)
+    if match is None:
+        raise NotFound(
+            f"there is no context {text!r:.80}.", hint="Use the context_id of an earlier answer."
+        )
+    return int(match[1])
 
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -54,10 +65,11 @@ class Question(RequestDocument, kw_only=True):
     thinking: bool | None = None
     new: Annotated[bool, Meta(description="Start a new conversation.")] = False
 
-    def to_request(self, user_id: str) -> RunRequest:
+    def to_request(self, user_id: str, token: ApiToken | None = None) -> RunRequest:
         """Return the request that `Oracle.submit` accepts."""
         return RunRequest(
             user_id=user_id,
+            token=token,
             project_id=self.project_id,
             question=self.question,
             options=RunOptions(
@@ -66,18 +78,6 @@ class Question(RequestDocument, kw_only=True):
                 sources=self.sources,
                 thinking=self.thinking,
             ),
-            parent_id=self._parent_id(),
+            parent_id=None if self.context_id is None else parse_context_id(self.context_id),
             new_conversation=self.new,
         )
-
-    def _parent_id(self) -> int | None:
-        """Return the run that the question continues from; None for the head."""
-        if self.context_id is None:
-            return None
-        match = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
-        if match is None:
-            raise NotFound(
-                f"there is no context {self.context_id!r:.80}.",
-                hint="Use the context_id of an earlier answer, or omit it.",
-            )
-        return int(match[1])

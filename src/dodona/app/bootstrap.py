@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields
@@ -28,7 +29,7 @@ from dodona.app.models.instrumented import InstrumentedModels
 from dodona.app.models.selection import ModelChoice
 from dodona.app.notifications import open_notifications
 from dodona.app.projects.code import CodeIndexes, code_folders, open_code_embeddings
-from dodona.app.projects.vaults import VaultIndexes, vault_folder
+from dodona.app.projects.vaults import VaultIndexes, untrusted_notes, vault_folder
 from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
 from dodona.app.telemetry.logging import configure_logging
@@ -36,6 +37,7 @@ from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
+from dodona.core.domain.trust import Marks, merge_marks
 from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.token_counter import OfflineTokenCounter
@@ -96,6 +98,7 @@ async def open_runtime(
     `reload_config`, which loads the config again, changes to the config apply while it runs.
     """
     async with AsyncExitStack() as stack:
+        await asyncio.to_thread(credentials.register_all)
         http = await stack.enter_async_context(HttpPool())
         url = await asyncio.to_thread(store_url, config, credentials)
         metrics = Metrics()
@@ -140,9 +143,14 @@ async def open_runtime(
         await maintenance.start(stack, repeat=serve)
         if reload_config is not None:
             handlers = reload_handlers(agents, deps.policy, meter, maintenance, redactor)
+            handlers |= trust_handlers(vaults, code_indexes)
             record_change = partial(_audit_change, store.audit)
             reloader = await asyncio.to_thread(
-                ConfigReloader, config, reload_config, handlers, record_change
+                ConfigReloader,
+                config,
+                partial(_reload_config, reload_config, redactor),
+                handlers,
+                record_change,
             )
             await stack.enter_async_context(reloader.watching(watcher or FileWatcher()))
         subscribe_metrics(metrics, bus, is_tool=partial(_is_tool, registry))
@@ -187,7 +195,7 @@ def _build_tool_registry(
     """Return a registry with the tools for notes, code, threads and notices."""
     registry = ToolRegistry()
     add_vault_tools(registry, vaults)
-    add_code_tools(registry, code_indexes)
+    add_code_tools(registry, code_indexes, partial(_code_marks, vaults, code_indexes))
     add_thread_tools(registry, store.threads)
     notify_self.add(registry, store.notices)
     return registry
@@ -198,11 +206,30 @@ def _is_tool(registry: ToolRegistry, name: str) -> bool:
     return registry.find(name) is not None or name in delegation_tools
 
 
+async def _code_marks(
+    vaults: VaultIndexes, code_indexes: CodeIndexes, user_id: str, project_id: str
+) -> Marks:
+    """Return the marks of a project's code; notes in its folders are code too."""
+    folder = await vaults.folder(user_id, project_id)
+    vault = await asyncio.to_thread(folder.resolve)
+    roots = await code_indexes.folders(user_id, project_id)
+    if not any(vault.is_relative_to(root) or root.is_relative_to(vault) for root in roots):
+        return code_indexes.marks
+    notes = await vaults(user_id, project_id)
+    return merge_marks(code_indexes.marks, await notes.all_marks())
+
+
 async def _open_vaults(
     stack: AsyncExitStack, store: Store, config: Config, watcher: FileWatcher | None
 ) -> VaultIndexes:
     folder = await asyncio.to_thread(vault_folder, config)
-    vaults = VaultIndexes(store.projects, default=folder, home=config.home, watcher=watcher)
+    vaults = VaultIndexes(
+        store,
+        default=folder,
+        home=config.home,
+        untrusted=untrusted_notes(config),
+        watcher=watcher,
+    )
     return await stack.enter_async_context(vaults)
 
 
@@ -216,6 +243,7 @@ async def _open_code_indexes(
         home=config.home,
         max_file_kb=config.settings.code.max_file_kb,
         scorer=await asyncio.to_thread(open_code_embeddings, config),
+        untrusted=config.settings.code.untrusted,
         watcher=watcher,
     )
     return await stack.enter_async_context(code_indexes)
@@ -251,6 +279,13 @@ async def _start_agent_api(
     return api
 
 
+def _reload_config(reload_config: Callable[[], Config], redactor: Redactor) -> Config:
+    """Load the config again, and register the secrets that it names. Blocks."""
+    config = reload_config()
+    Credentials(config, os.environ, redactor).register_all()
+    return config
+
+
 def _audit_change(audit: AuditLog, change: str) -> None:
     audit.record(AuditEntry.for_admin(change, user_id=LOCAL_USER))
 
@@ -263,10 +298,23 @@ def run_policy(settings: Settings) -> RunPolicy:
     return RunPolicy(
         summarise_results=settings.librarian.summarise,
         compress_context=settings.context.compress,
-        require_approval_after_untrusted=settings.web.hold_effects,
+        hold_calls=settings.trust.hold_calls,
+        allow_versioned_writes=settings.trust.writes == "versioned",
         approval_timeout=settings.approvals.timeout_seconds,
         token_budget=settings.context.token_budget,
     )
+
+
+def trust_handlers(vaults: VaultIndexes, code_indexes: CodeIndexes) -> dict[KeyPath, ReloadHandler]:
+    """Return the handlers of the settings that mark notes and code as untrusted."""
+
+    async def apply_vaults(config: Config) -> None:
+        vaults.apply(config)
+
+    async def apply_code(config: Config) -> None:
+        code_indexes.apply(config)
+
+    return {("vault", "untrusted"): apply_vaults, ("code", "untrusted"): apply_code}
 
 
 def reload_handlers(
@@ -299,7 +347,10 @@ def reload_handlers(
         ("log",): apply_logging,
         ("librarian", "summarise"): apply_policy,
         ("context",): apply_policy,
-        ("web", "hold_effects"): apply_policy,
+        ("trust", "hold_calls"): apply_policy,
+        ("trust", "writes"): apply_policy,
         ("approvals",): apply_policy,
         ("audit",): apply_policy,
+        ("vault", "versions_days"): apply_policy,
+        ("vault", "versions_mb"): apply_policy,
     }

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from cyclopts import App, CycloptsError
 
 from dodona import __version__
 from dodona.cli.terminal.output import REDACTOR, print_error, print_note
-from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.errors import BadRequest, DodonaError, UntrustedConfig
 
 app = App(
     name="dodona",
@@ -86,6 +88,15 @@ _COMMANDS: Final = {
     "budget": ("operations.budget:app", "Show and set budgets."),
     "route": ("conversation.route:route", "Show which agent would answer a message, and why."),
     "config": ("project.config:app", "Check, show and change settings."),
+    "trust": (
+        "project.trust:trust",
+        """Trust the config file of a folder.
+
+    A dodona.toml in the current folder that you did not name may come from
+    another person. Until you trust it, it cannot use paths outside its folder,
+    send data to an address, read secrets or run programs. A change to the file
+    ends the trust.""",
+    ),
     "backup": ("operations.backup:app", "Back up and restore the store."),
     "doctor": (
         "operations.doctor:doctor",
@@ -120,7 +131,7 @@ def main() -> None:
     as_json = "--json" in sys.argv
     try:
         command, bound, _ = app.parse_args(exit_on_error=False, print_error=False)
-        code = command(*bound.args, **bound.kwargs)
+        code = _run(partial(command, *bound.args, **bound.kwargs), as_json=as_json)
     except CycloptsError as error:
         code = print_error(_usage_error(error), as_json=as_json)
     except DodonaError as error:
@@ -133,6 +144,23 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run(command: Callable[[], Any], *, as_json: bool) -> Any:
+    """Run a command. On a terminal, ask about a config file that is not trusted, and run again.
+
+    Commands load the config before they do anything else.
+    """
+    try:
+        return command()
+    except UntrustedConfig:
+        if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        from dodona.cli.commands.project.trust import confirm_local_file  # noqa: PLC0415 - slow
+
+        if not confirm_local_file():
+            raise
+    return command()
 
 
 def _print_traceback(

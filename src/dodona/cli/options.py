@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from dodona.app.config.config import Config, load_config
+from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.arguments import AsJson
 from dodona.cli.project_file import project_of
@@ -41,6 +42,7 @@ class CommonOptions:
         """Load the config. Log only warnings and errors unless a log level is configured."""
         config = load_config(os.environ, self.config)
         configure_logging(config.settings.log, REDACTOR)
+        Credentials(config, os.environ, REDACTOR).register_all()
         if config.origins.of(_LOG_LEVEL_KEY) is None:
             logging.getLogger("dodona").setLevel(logging.WARNING)
         return config

@@ -2,6 +2,7 @@
 
     DodonaError
     ├── ConfigError        the operator: a setting is invalid
+    │   └── UntrustedConfig    the config file in the current folder needs to be trusted
     ├── StoreError         the operator: the database is unavailable
     │   └── RunFenced          no action: another process has taken over the run
     ├── TreeError          the tree author: a tree cannot be read, loaded or run
@@ -103,6 +104,12 @@ class DodonaError(Exception):
 class ConfigError(DodonaError):
     code = "config_invalid"
     exit_code = 3
+
+
+class UntrustedConfig(ConfigError):
+    """Values of a file that the user did not name, and may not have written."""
+
+    code = "config_untrusted"
 
 
 class StoreError(DodonaError):
@@ -304,21 +311,35 @@ class LaneFull(BadRequest):
     http_status = 429
 
 
-def from_json(body: Mapping[str, Any]) -> DodonaError:
-    """Rebuild an error from the output of `as_json`; an unknown code becomes a DodonaError."""
-    message, hint, code = (str(body.get(name, "")) for name in ("message", "hint", "code"))
-    kind = _classes_by_code().get(code)
+def from_body(body: ErrorBody) -> DodonaError:
+    """Rebuild an error from its body; an unknown code becomes a DodonaError."""
+    where = body.where or None
+    kind = _classes_by_code().get(body.code)
     if kind is ProviderError:
-        return ProviderError(message, kind=ProviderErrorKind.SERVER, provider="", hint=hint)
-    where = SourceLocation(**body["where"]) if "where" in body else None
-    problems = [from_json(problem) for problem in body.get("problems", ())]
-    details = body.get("details")
+        return ProviderError(
+            body.message, kind=ProviderErrorKind.SERVER, provider="", hint=body.hint
+        )
     error = (kind or DodonaError)(
-        message, where=where, hint=hint, problems=problems, details=details
+        body.message,
+        where=where and SourceLocation(where.file, where.line or 0, where.column or 0),
+        hint=body.hint,
+        problems=[from_body(each) for each in body.problems or ()],
+        details=body.details or None,
     )
-    if kind is None and code:
-        error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this instance only
+    if kind is None:
+        error.code = body.code  # pyright: ignore[reportAttributeAccessIssue] - of this instance only
     return error
+
+
+def body_from_json(values: Mapping[str, Any]) -> ErrorBody:
+    """Return the body of an error that other code has written: it may lack parts."""
+    texts = {name: str(values.get(name, "")) for name in ("message", "hint")}
+    return msgspec.convert({"code": "error", **values, **texts}, ErrorBody)
+
+
+def from_json(values: Mapping[str, Any]) -> DodonaError:
+    """Rebuild an error from JSON that may lack parts."""
+    return from_body(body_from_json(values))
 
 
 def _classes_by_code() -> dict[str, type[DodonaError]]:
@@ -379,14 +400,14 @@ def to_body(error: DodonaError) -> ErrorBody:
         where=ErrorPosition(where.file, where.line or unset, where.column or unset)
         if where
         else unset,
-        details=error.details or unset,
+        details=msgspec.to_builtins(error.details, enc_hook=str) or unset,
         problems=[to_body(each) for each in problems] if len(problems) > 1 else unset,
     )
 
 
 def as_json(error: DodonaError) -> dict[str, Any]:
     """Return an error as the JSON document of a response."""
-    return {"error": msgspec.to_builtins(to_body(error), enc_hook=str)}
+    return {"error": msgspec.to_builtins(to_body(error))}
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona.core.domain.trust import NO_MARKS, Marks
+
 
 class Severity(Enum):
     DEBUG = "debug"
@@ -77,6 +79,7 @@ class Event(msgspec.Struct, frozen=True):
     """Something that happened.
 
     Events with the same `dedupe_key` are duplicates; if it is empty, the subscriber decides.
+    `marks` are the untrusted sources that texts in the payload may come from.
     """
 
     type: str
@@ -86,6 +89,7 @@ class Event(msgspec.Struct, frozen=True):
     timestamp: float = msgspec.field(default_factory=time)
     dedupe_key: str = ""
     id: str = msgspec.field(default_factory=_event_id)
+    marks: Marks = NO_MARKS
 
 
 Emit = Callable[[Event], None]

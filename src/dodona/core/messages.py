@@ -1,6 +1,6 @@
 """The messages of a conversation as a model sees them, including tool calls and results.
 
-    Message = SystemText | UserText | AssistantText | ToolResult
+    Message = SystemText | UserText | ContextText | AssistantText | ToolResult
 
 Messages are immutable. Each caches its encoding for each wire format, so that the history of a run
 is encoded once, not once per request.
@@ -65,6 +65,18 @@ class UserText:
 
 
 @dataclass(frozen=True, slots=True)
+class ContextText:
+    """Text that Dodona adds: summaries, lists of notes, notices.
+
+    It contains titles and other text of third parties, so it is never sent as a system message. It
+    is no text of the user either.
+    """
+
+    text: str
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AssistantText:
     """A model's answer: text, thinking and tool calls; `raw` is the provider's JSON, if any."""
 
@@ -86,25 +98,30 @@ class ToolResult:
     encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
 
 
-Message: TypeAlias = SystemText | UserText | AssistantText | ToolResult
+Message: TypeAlias = SystemText | UserText | ContextText | AssistantText | ToolResult
 
 
 class Origin(Enum):
-    """Who wrote a text: USER typed it, PROJECT stores it (notes, threads, code), MODEL wrote it.
+    """Who wrote a text. USER typed it, OPERATOR configured it, PROJECT stores it: notes and code.
 
-    The others are external: WEB pages, and PEERs, which are other agents, servers and senders.
+    The text of the others is untrusted: PEERs are other senders, agents and authors, WEB is pages
+    and search results, PLUGIN and MCP are what plugins and MCP servers return. What a MODEL writes
+    is as trustworthy as what it has read.
     """
 
     USER = "user"
+    OPERATOR = "operator"
     PROJECT = "project"
-    MODEL = "model"
-    WEB = "web"
     PEER = "peer"
+    WEB = "web"
+    PLUGIN = "plugin"
+    MCP = "mcp"
+    MODEL = "model"
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether an untrusted source may have written it."""
+        """Whether an attacker may have written it."""
         return self in _UNTRUSTED
 
 
-_UNTRUSTED: Final = frozenset({Origin.WEB, Origin.PEER})
+_UNTRUSTED: Final = frozenset({Origin.PEER, Origin.WEB, Origin.PLUGIN, Origin.MCP})

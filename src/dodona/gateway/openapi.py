@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 import dodona
 from dodona.core.chunks import AnyChunk
 from dodona.core.domain.api_tokens import SCOPES
@@ -46,7 +48,7 @@ def build_openapi() -> dict[str, Any]:
     for operation in OPERATIONS:
         methods = paths.setdefault(operation.path, {})
         methods[operation.method.lower()] = operation.as_openapi(schema_of)
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "Dodona",
@@ -57,6 +59,7 @@ def build_openapi() -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {TOKEN_SCHEME: _SECURITY_SCHEME}},
     }
+    return msgspec.json.decode(msgspec.json.encode(document))  # a default may be a tuple
 
 
 def _name_chunks(union: Schema, schemas: dict[str, Schema]) -> Schema:

@@ -24,6 +24,7 @@ from dodona.core.errors import AccessDenied, ConfigError
 from dodona.gateway.app import connection_limiter_of, shutdown_of
 from dodona.gateway.http.tasks import first_completed
 from dodona.gateway.security.client_address import is_loopback
+from dodona.gateway.security.listener import GuardedListener
 from dodona.gateway.shutdown import Shutdown
 from dodona.gateway.websocket.protocol import MAX_MESSAGE_BYTES, PING_INTERVAL, WebSocketProtocol
 
@@ -45,13 +46,15 @@ async def serve(
 
     `finish_runs` waits for active runs to end; streams stay open meanwhile.
     """
+    limiter = connection_limiter_of(app)
     # Only errors: the rest of uvicorn's log says nothing about requests.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    server = _Server(
-        app, shutdown_of(app), finish_runs, lambda: on_started(_listener_url(listener))
-    )
-    connection_limiter_of(app).install(server.config)
-    await server.serve(sockets=[listener])
+    with GuardedListener(listener, limiter) as guarded:
+        server = _Server(
+            app, shutdown_of(app), finish_runs, lambda: on_started(_listener_url(guarded))
+        )
+        limiter.install(server.config)
+        await server.serve(sockets=[guarded])
 
 
 class _Server(uvicorn.Server):

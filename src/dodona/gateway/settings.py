@@ -32,7 +32,7 @@ class RequestLimits(Section):
     connections: Limit = Field(
         default=20_000,
         description="Maximum open connections in total. The process's limit of open files also "
-        "applies.",
+        "applies: part of it is reserved for the store, files and models.",
     )
     address_connections: Limit = Field(
         default=200,

@@ -15,6 +15,7 @@ from dodona.core.domain.routing import LiveRouter
 from dodona.core.json_document import JsonDocument
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
+from dodona.gateway.security.token_monitor import TokenMonitor
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.shutdown import Shutdown
 from dodona.net.redactor import Redactor
@@ -81,8 +82,10 @@ class GatewayState:
     redactor: Redactor | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
     token_cache: TokenCache = field(init=False)
+    token_monitor: TokenMonitor = field(init=False)
     quotas: RequestQuotas = field(init=False)
 
     def __post_init__(self) -> None:
         self.token_cache = TokenCache(self.tokens, self.settings.limits)
+        self.token_monitor = TokenMonitor(self.tokens)
         self.quotas = RequestQuotas(self.settings.limits)

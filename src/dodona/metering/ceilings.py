@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final
 
 from dodona.core.domain.budgets import (
     ALL_TIME,
+    MAX_CEILING_TOKENS,
+    MAX_CEILING_USD,
     NANOS_PER_USD,
     BudgetLimit,
     BudgetLine,
     BudgetUnit,
     CallPlan,
+    day_and_month,
+    token_limits,
 )
 from dodona.core.errors import ConfigError
-
-# A larger ceiling is a typo, and would overflow the database column.
-MAX_CEILING_TOKENS: Final = 10**15
-MAX_CEILING_USD: Final = 10**9
 
 
 def _check_ceiling(unit: str, value: int | Decimal | None, maximum: int) -> None:
@@ -57,18 +55,18 @@ class Ceilings:
     daily: Ceiling = Ceiling()
     monthly: Ceiling = Ceiling()
 
-    @property
-    def has_usd(self) -> bool:
-        """Whether any ceiling is in dollars, so that prices must be known."""
-        return any(getattr(self, field.name).usd is not None for field in fields(self))
+    def needs_price(self, plan: CallPlan) -> bool:
+        """Whether a ceiling of the call is in dollars, so that its price must be known."""
+        return any(limit.unit is BudgetUnit.USD for limit in self._limits_of(plan))
 
     def budget_lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[BudgetLine]:
         """Return the budgets that a call counts towards, each with the most that it may use."""
         amounts = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
         payer = plan.scope
-        names = {"session": payer.session_key, "agent": payer.agent_id, "user": payer.user_id}
+        names = {"session": payer.session_name, "agent": payer.agent_id, "user": payer.user_id}
+        names["token"] = None if payer.token is None else str(payer.token.id)
         lines: list[BudgetLine] = []
-        for limit in self.limits(plan.at):
+        for limit in self._limits_of(plan):
             name = names.get(limit.kind, "")
             if name is not None:
                 scope = f"{limit.kind}:{name}" if name else limit.kind
@@ -76,10 +74,15 @@ class Ceilings:
                 lines.append(BudgetLine(scope, limit.period, limit.unit, amount, limit.ceiling))
         return lines
 
+    def _limits_of(self, plan: CallPlan) -> tuple[BudgetLimit, ...]:
+        """Return the configured ceilings, and those of the token that pays for a call."""
+        token = plan.scope.token
+        return (*self.limits(plan.at), *(() if token is None else token_limits(token, plan.at)))
+
     def limits(self, at: float) -> tuple[BudgetLimit, ...]:
         """Return all configured ceilings, with the periods at a time."""
-        day = datetime.fromtimestamp(at, UTC).date().isoformat()
-        periods = {"daily": day, "monthly": day[:7]}
+        day, month = day_and_month(at)
+        periods = {"daily": day, "monthly": month}
         return tuple(
             BudgetLimit(field.name, periods.get(field.name, ALL_TIME), unit, ceiling)
             for field in fields(self)

@@ -63,8 +63,9 @@ class Meter:
         """Reserve the most that a call can use, or raise BudgetExceeded."""
         pricing = self._pricing
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
-        max_cost = _max_cost(pricing, plan)
-        nanos = _nanos(max_cost) if pricing.ceilings.has_usd and max_cost is not None else 0
+        needs_price = pricing.ceilings.needs_price(plan)
+        max_cost = _max_cost(pricing.prices, plan, is_required=needs_price)
+        nanos = _nanos(max_cost) if needs_price and max_cost is not None else 0
         lines = pricing.ceilings.budget_lines(plan, tokens=tokens, nanos=nanos)
         usage = ModelUsage(plan.provider, plan.model, _max_usage(plan))
         crash_record = _build_record(usage, max_cost, plan)
@@ -106,18 +107,21 @@ class Meter:
         return settle
 
 
-def _max_cost(pricing: _Pricing, plan: CallPlan) -> Decimal | None:
-    """Return the highest cost of the call with any of its models; None if a price is unknown."""
+def _max_cost(prices: Prices, plan: CallPlan, *, is_required: bool) -> Decimal | None:
+    """Return the highest cost of the call with any of its models; None if a price is unknown.
+
+    Raises BudgetExceeded instead of returning None if a price is required.
+    """
     highest = Decimal(0)
     for provider, model in plan.models:
-        cost = pricing.prices.max_cost(
+        cost = prices.max_cost(
             provider=provider,
             model=model,
             input_tokens=plan.input_tokens,
             max_output_tokens=plan.max_output_tokens,
             at=_time(plan),
         )
-        if cost is None and pricing.ceilings.has_usd:
+        if cost is None and is_required:
             raise _unpriced_error(provider, model)
         if cost is None:
             return None

@@ -15,6 +15,7 @@ from dodona.net.redactor import Redactor
 
 EMPTY_TEXT = "(empty)"  # some providers reject a message without text
 NOTICE_PREFIX = "[System notice] "  # marks a system message sent in the user role
+CONTEXT_PREFIX = "[Context from Dodona] "  # marks a ContextText, sent in the user role
 _CACHE_MARKER = b',"cache_control":{"type":"ephemeral"}'
 _INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
 _OBJECT_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -24,6 +24,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Self
@@ -67,24 +68,36 @@ class FallbackModel:
     ) -> None:
         if not models:
             raise ValueError("a fallback chain needs at least one model")
-        self._models = tuple(models)
+        self.models = tuple(models)
         self._retry_policy = _RetryPolicy(retries, sleep, random)
         self._cooldowns = _Cooldowns(clock)
 
     @property
     def provider(self) -> str:
-        return self._models[0].provider
+        return self.models[0].provider
 
     @property
     def name(self) -> str:
-        return self._models[0].name
+        return self.models[0].name
+
+    def limited_to(self, allows: Callable[[str, str], bool]) -> FallbackModel | None:
+        """Return the chain without the models that are not allowed; None if none is left.
+
+        `allows` receives a provider and a model. Both chains share their cooldowns.
+        """
+        allowed = tuple(each for each in self.models if allows(each.provider, each.name))
+        if not allowed or allowed == self.models:
+            return self if allowed else None
+        limited = copy(self)
+        limited.models = allowed
+        return limited
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
         """Stream the answer of the first model that succeeds."""
         async with AsyncExitStack() as exit_stack:
             yield _FallbackStream(
-                self._cooldowns.sort_last(self._models),
+                self._cooldowns.sort_last(self.models),
                 request,
                 exit_stack,
                 retry_policy=self._retry_policy,

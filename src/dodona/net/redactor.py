@@ -57,6 +57,7 @@ class Redactor:
     def __init__(self) -> None:
         self._lock = Lock()
         self.generation = 0  # grows with each secret; text redacted earlier may contain it
+        self._secrets: set[str] = set()
         self._names_by_form: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
@@ -69,6 +70,9 @@ class Redactor:
                 "so that it can be redacted in logs.",
             )
         with self._lock:
+            if secret in self._secrets:
+                return
+            self._secrets.add(secret)
             names = {**dict.fromkeys(_encoded_forms(secret), name), **self._names_by_form}
             # Markers match first and stay as they are; otherwise a secret equal to a name would
             # be replaced inside a marker. Longer forms match before shorter ones; otherwise a

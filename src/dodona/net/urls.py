@@ -8,6 +8,7 @@ the normal form.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
@@ -98,6 +99,25 @@ def parse_url(url: str) -> WebAddress:
     except UnicodeEncodeError:
         raise _invalid_url_error(url) from None  # a lone surrogate
     return WebAddress(scheme, host, port, target, ip)
+
+
+def normalize_url(url: str) -> str | None:
+    """Return the normal form of a URL; None if it cannot be fetched."""
+    try:
+        return parse_url(url).url
+    except (AccessDenied, ToolRetry):
+        return None
+
+
+def normalize_urls(urls: Iterable[str]) -> Iterator[str]:
+    """Yield the URLs in normal form. An http URL also yields its https form."""
+    for text in urls:
+        if (url := normalize_url(text)) is None:
+            continue
+        yield url
+        address = parse_url(url)
+        if address.scheme == "http" and address.port == DEFAULT_PORTS["http"]:
+            yield WebAddress("https", address.host, 443, address.target, address.ip).url
 
 
 def _invalid_url_error(text: str) -> ToolRetry:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona.core.domain.notices import InjectionPoint, Notice
+from dodona.core.domain.trust import NO_MARKS, Marks, merge_marks
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
 from dodona.notify import formats
@@ -36,6 +37,7 @@ class BatchState(msgspec.Struct):
     count: int = 0
     events: list[Event] = []
     stored_ids: list[int] = []
+    marks: Marks = NO_MARKS
 
 
 @dataclass(slots=True)
@@ -69,6 +71,8 @@ class Batch:
             self.state.events = [e for e in self.state.events if e.dedupe_key != event.dedupe_key]
         self.state.events.append(event)
         self.state.count += 1
+        if event.marks:
+            self.state.marks = merge_marks(self.state.marks, event.marks)
         if stored_id is not None:
             self.state.stored_ids.append(stored_id)
 
@@ -101,6 +105,7 @@ class Batch:
             is_persistent=subscriber.is_persistent if subscriber else True,
             events=tuple(event.id for event in self.state.events),
             stored_ids=tuple(self.state.stored_ids),
+            marks=self.state.marks,
         )
 
     def _render_texts(self) -> tuple[str, str]:

@@ -15,13 +15,13 @@ from typing import Any, Final
 from dodona.concurrency.file_watcher import FileWatcher, list_files
 from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RuleOverrides
 from dodona.core.errors import ConfigError, DodonaError, NotFound, SourceLocation, did_you_mean
-from dodona.core.events import Event
+from dodona.core.events import TOOL_CALL_PENDING, Event
 from dodona.rules.inputs import EventInputs
 from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import Pack, has_invalid_manifest, load_packs
 from dodona.rules.parameters import RuleParameter, check_parameters
 from dodona.rules.rule import Rule
-from dodona.rules.sections import DenySection, RequireApprovalSection
+from dodona.rules.sections import DenySection, RequireApprovalSection, RunTreeSection
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.registry import Registry
 
@@ -111,7 +111,7 @@ class RuleBook:
                 action = rule.evaluate(inputs)
             except Exception as error:  # noqa: BLE001 - a boundary: other rules must still run
                 _log_failure(rule_set, rule, error)
-                actions += _fail_closed(rule)
+                actions += _fail_closed(rule, event)
             else:
                 actions += [action] if action else []
         return actions
@@ -230,14 +230,16 @@ def _duplicate_error(noun: str, name: str, file: Path, first: Path) -> ConfigErr
     )
 
 
-def _fail_closed(rule: Rule) -> list[RuleAction]:
+def _fail_closed(rule: Rule, event: Event) -> list[RuleAction]:
     """Return the action of a rule that failed: a rule that restricts calls still applies."""
-    reason = f"rule {rule.id} could not be evaluated; see the server log."
+    denial = Deny.for_failed_rule(rule.id)
     match rule.action:
         case DenySection():
-            return [RuleAction(rule.id, rule.pack, Deny(reason))]
+            return [RuleAction(rule.id, rule.pack, denial)]
         case RequireApprovalSection():
-            return [RuleAction(rule.id, rule.pack, RequireApproval(reason))]
+            return [RuleAction(rule.id, rule.pack, RequireApproval(denial.reason))]
+        case RunTreeSection() if event.type == TOOL_CALL_PENDING:
+            return [RuleAction(rule.id, rule.pack, denial)]
         case _:
             return []
 

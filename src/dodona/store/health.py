@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Final
 
 from sqlalchemy import Double, bindparam, case, cast, distinct, func, select
 
-from dodona.core.domain.budgets import ALL_TIME, Budget
+from dodona.core.domain.budgets import ALL_TIME, Budget, day_and_month
 from dodona.core.errors import StoreError
 from dodona.store.billing.budgets import budget_from_row
 from dodona.store.db.database import Database, Transaction
@@ -74,22 +73,18 @@ class Gauges:
 
     async def current_budgets(self, at: float) -> list[Budget]:
         """Return the budgets of the day and of the month."""
-        day = _day(at)
+        day, month = day_and_month(at)
         rows = await self._database.read(
-            lambda tx: tx.fetch_all(_SELECT_CURRENT, day=day, month=day[:7])
+            lambda tx: tx.fetch_all(_SELECT_CURRENT, day=day, month=month)
         )
         return [budget_from_row(row) for row in rows]
 
 
 def _kind_periods(at: float) -> Iterator[tuple[str, str, str]]:
-    day = _day(at)
+    day, month = day_and_month(at)
     yield from ((kind, f"{kind}:%", ALL_TIME) for kind in SCOPED_KINDS)
     yield "daily", "daily", day
-    yield "monthly", "monthly", day[:7]
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
+    yield "monthly", "monthly", month
 
 
 def _write_probe(tx: Transaction) -> None:

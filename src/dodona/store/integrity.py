@@ -25,6 +25,7 @@ from dodona.store.schema import (
     messages,
     reservations,
     runs,
+    tokens,
 )
 
 _MAX_PROBLEMS = 20  # per check
@@ -50,6 +51,12 @@ _SELECT_WRONG_TOKEN_SUMS = statement(
     .having(func.coalesce(func.sum(messages.c.token_count), 0) != runs.c.tokens)
     .limit(_MAX_PROBLEMS)
 )
+_SELECT_WITHOUT_TOKEN = statement(
+    select(runs.c.id)
+    .join(tokens, tokens.c.id == runs.c.token_id, isouter=True)
+    .where(runs.c.token_id.is_not(None), tokens.c.id.is_(None))
+    .limit(_MAX_PROBLEMS)
+)
 _SELECT_RESERVED_LINES = statement(select(reservations.c.lines_json).where(IS_RESERVED))
 _SELECT_BUDGETS = statement(
     select(budgets.c.scope, budgets.c.period, budgets.c.unit, budgets.c.held)
@@ -72,6 +79,7 @@ _CHECKS = {
     "branches": (_unreachable_statement(), "run {} is not reachable from a root"),
     "messages": (_SELECT_MESSAGE_GAPS, "run {} has gaps in its messages"),
     "tokens": (_SELECT_WRONG_TOKEN_SUMS, "run {} has a wrong token count"),
+    "api tokens": (_SELECT_WITHOUT_TOKEN, "run {} has an API token that does not exist"),
 }
 
 

@@ -4,6 +4,7 @@ A run's parent is in the same conversation, which composite keys guarantee. It i
 that has ended, so there are no cycles.
 
 Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JSON text.
+`marks_json` are the untrusted sources of a row's text; NULL if there are none.
 
 Only migrations create the full-text search in thread entries, and the triggers that make thread
 entries and the audit log append-only: they differ between the databases.
@@ -136,6 +137,8 @@ runs = Table(
     Column("cancel_requested_at", Double),
     # The digest of all messages up to its end: a client that sends its history continues here.
     Column("said_digest", Text),
+    # The token of the request, which pays. No foreign key: tokens are never deleted.
+    Column("token_id", Id),
     _one_of("status", "queued", *_LANE_HOLDING, *_ENDED),
     CheckConstraint("parent_id <> id", name="parent_is_another"),
     CheckConstraint("tokens >= 0", name="tokens"),
@@ -239,6 +242,8 @@ summaries = Table(
     Column("content", Text, nullable=False),
     Column("token_count", Integer, nullable=False),
     Column("model", Text),
+    Column("marks_json", Json),  # NULL without marks
+    Column("is_private", Boolean, nullable=False, server_default=text("false")),
     *_time_columns("created_at"),
     CheckConstraint("content <> ''", name="content"),
     CheckConstraint("token_count > 0", name="token_count"),
@@ -261,6 +266,7 @@ oracle_contexts = Table(
     Column("mentioned_files", Text),
     Column("status", Text, nullable=False, server_default="active"),
     Column("compression_count", Integer, nullable=False, server_default="0"),
+    Column("marks_json", Json),  # of decisions, symbols and files; NULL without marks
     _one_of("status", "active", "suspended", "closed"),
     CheckConstraint("token_budget BETWEEN 4000 AND 128000", name="token_budget"),
     CheckConstraint("tokens_used >= 0 AND tokens_used * 10 <= token_budget * 11", name="tokens"),
@@ -272,14 +278,16 @@ oracle_contexts = Table(
 sessions = Table(
     "sessions",
     metadata,
-    Column("key", Text, primary_key=True),
     Column("user_id", Text, nullable=False),
+    Column("key", Text, nullable=False),
     Column("agent_id", Text, nullable=False),
     Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="SET NULL")),
     Column("message_count", BigInteger, nullable=False, server_default="0"),
     Column("input_tokens", BigInteger, nullable=False, server_default="0"),
     Column("output_tokens", BigInteger, nullable=False, server_default="0"),
     *_time_columns("created_at", "updated_at"),
+    # Per user: equal keys of two users are two sessions.
+    PrimaryKeyConstraint("user_id", "key"),
     Index("ix_sessions_agent_id", "agent_id"),
     Index("ix_sessions_updated_at", "updated_at"),
     Index("ix_sessions_conversation_id", "conversation_id"),
@@ -385,6 +393,7 @@ threads = Table(
     # The normalised title, unique. NULL if an older thread has the same one.
     Column("title_key", Text),
     *_time_columns("created_at", "updated_at"),
+    Column("marks_json", Json),  # of the title
     CheckConstraint("title <> ''", name="title"),
     Index("ix_threads_user_id", "user_id", "project_id", "updated_at"),
     Index("uq_threads_title_key", "user_id", "project_id", "title_key", unique=True),
@@ -403,11 +412,56 @@ thread_entries = Table(
     Column("content", Text, nullable=False),
     Column("key", Text),  # idempotency key
     *_time_columns("created_at"),
+    Column("marks_json", Json),
     _one_of("author", "user", "claude", "oracle", "librarian"),
     _one_of("entry_type", "thought", "decision", "research", "insight"),
     CheckConstraint("content <> ''", name="content"),
     Index("ix_thread_entries_thread_id", "thread_id", "id"),
     _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
+)
+
+# Marked blocks of notes. A change of marks is a new row, so that readers find it by its id.
+note_marks = Table(
+    "note_marks",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("folder", Text, nullable=False),  # of the vault
+    Column("block", BigInteger, nullable=False),
+    Column("marks_json", Json, nullable=False),
+    *_time_columns("created_at"),
+    Index("ix_note_marks_user_id", "user_id", "id"),
+    Index("ix_note_marks_folder", "folder", "id"),
+    Index("uq_note_marks_block", "user_id", "folder", "block", unique=True),
+    sqlite_autoincrement=True,
+)
+
+# Versions of notes. `version` and `old_version` are hashes, empty if there is no note. A move has
+# no content: the move log, a file, can undo it. `undoes` is the row that an undo reverts.
+note_versions = Table(
+    "note_versions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("old_version", Text, nullable=False),
+    Column("content", LargeBinary),  # compressed
+    Column("size", Integer, nullable=False),
+    Column("stored_bytes", Integer, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("from_path", Text),
+    Column("move_id", BigInteger),
+    Column("undoes", BigInteger),
+    *_time_columns("written_at"),
+    _one_of("action", "external", "write", "index", "move", "undo"),
+    Index("ix_note_versions_path", "user_id", "project_id", "path", "id"),
+    # Covers the sum of the sizes of a project.
+    Index("ix_note_versions_project", "user_id", "project_id", "id", "stored_bytes"),
+    Index("ix_note_versions_written_at", "written_at", "id"),
+    sqlite_autoincrement=True,
 )
 
 notices = Table(
@@ -455,12 +509,15 @@ approvals = Table(
     Column("user_id", Text, nullable=False),
     Column("tool", Text, nullable=False),
     Column("arguments_json", Json, nullable=False),
+    Column("arguments_hash", Text, nullable=False, server_default=""),
     Column("reason", Text, nullable=False),
+    Column("marks_json", Json),  # NULL without marks
     *_time_columns("asked_at", "expires_at"),
     Column("decision", Text, nullable=False, server_default="pending"),
     Column("decided_at", Double),
     Column("decided_by", Text),
     Column("note", Text, nullable=False, server_default=""),
+    Column("used_by", Text),  # the step that executed the call
     PrimaryKeyConstraint("run_id", "call_id"),
     _one_of("decision", "pending", "approved", "denied", "expired"),
     CheckConstraint(
@@ -482,6 +539,7 @@ plugin_state = Table(
     Column("plugin", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("value_json", Json, nullable=False),
+    Column("marks_json", Json),
     PrimaryKeyConstraint("user_id", "plugin", "key"),
 )
 
@@ -494,6 +552,7 @@ tree_globals = Table(
     Column("agent_id", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("value_json", Json, nullable=False),
+    Column("marks_json", Json),
     PrimaryKeyConstraint("user_id", "project_id", "agent_id", "key"),
 )
 
@@ -517,6 +576,20 @@ tokens = Table(
     Column("last_used_at", Double),
     Column("revoked_at", Double),
     Column("expires_at", Double),
+    # What requests with the token may spend and use. NULL is unlimited.
+    Column(
+        "budget_tokens", BigInteger, CheckConstraint("budget_tokens >= 0", name="budget_tokens")
+    ),
+    Column("budget_nanos", BigInteger, CheckConstraint("budget_nanos >= 0", name="budget_nanos")),
+    Column(
+        "budget_period",
+        Text,
+        CheckConstraint("budget_period IN ('day', 'month', 'total')", name="budget_period"),
+        nullable=False,
+        server_default="total",
+    ),
+    Column("agents_json", Json),
+    Column("models_json", Json),
     UniqueConstraint("hash"),
     Index("ix_tokens_user_id", "user_id"),
 )

@@ -22,6 +22,8 @@ from dodona.store.health import Gauges, WriteProbe
 from dodona.store.key_values import PackState, TreeGlobals
 from dodona.store.notifications.approvals import Approvals
 from dodona.store.notifications.notices import NoticeLog
+from dodona.store.projects.note_marks import NoteMarks
+from dodona.store.projects.note_versions import NoteVersions
 from dodona.store.projects.projects import Projects
 from dodona.store.projects.threads import Threads
 from dodona.store.runs.journal import Journals
@@ -49,6 +51,8 @@ class Store:
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
         self.client_histories = ClientHistories(database)
+        self.note_marks = NoteMarks(database, redact=redact)
+        self.note_versions = NoteVersions(database)
         self.threads = Threads(database, redact=redact)
         self.notices = NoticeLog(database, redact=redact)
         self.pack_state = PackState(database, redact=redact)

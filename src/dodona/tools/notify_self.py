@@ -61,7 +61,15 @@ SPEC: Final = tool_spec(
 def add(registry: ToolRegistry, log: NoticeLog) -> None:
     """Register notify_self."""
 
-    @registry.tool(SPEC, category=ToolCategory.META, effect=Effect.KEYED, timeout_seconds=15)
+    @registry.tool(
+        SPEC,
+        category=ToolCategory.META,
+        effect=Effect.KEYED,
+        keeps_versions=True,  # notices are never changed
+        sends=False,
+        reads_private=False,
+        timeout_seconds=15,
+    )
     async def notify_self(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         event = _build_event(arguments, context)
         due = _parse_deferral(arguments.get("deliver_at", ""))
@@ -97,6 +105,7 @@ def _build_event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
             "user_id": context.user_id,
             "project_id": context.project_id,
         },
+        marks=context.marks,
     )
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Required, TypeAlias, TypedDict, Unpack
 
 from dodona.core.errors import ConfigError
 from dodona.core.messages import Origin, ToolSpec
@@ -24,18 +24,36 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool:
-    """A `Tool` that calls a function."""
+    """A `Tool` that calls a function. The defaults are the safe assumptions for an unknown tool."""
 
     spec: ToolSpec
     function: ToolFunction
     category: ToolCategory
     agent_scope: tuple[str, ...] = DEFAULT_SCOPE
-    effect: Effect = Effect.ONCE  # the safe assumption for an unknown tool
+    effect: Effect = Effect.ONCE
     origin: Origin = Origin.PROJECT
+    writes: bool = True
+    keeps_versions: bool = False
+    sends: bool = True
+    reads_private: bool = True
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self.function(arguments, context)
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of a `FunctionTool`."""
+
+    category: Required[ToolCategory]
+    agent_scope: tuple[str, ...]
+    effect: Effect
+    origin: Origin
+    writes: bool
+    keeps_versions: bool
+    sends: bool
+    reads_private: bool
+    timeout_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +86,12 @@ class ToolRegistry:
         self._specs_by_agent.clear()
 
     def tool(
-        self,
-        spec: ToolSpec,
-        *,
-        category: ToolCategory,
-        agent_scope: tuple[str, ...] = DEFAULT_SCOPE,
-        effect: Effect = Effect.ONCE,
-        origin: Origin = Origin.PROJECT,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        self, spec: ToolSpec, **options: Unpack[ToolOptions]
     ) -> Callable[[ToolFunction], ToolFunction]:
         """Register the decorated function as a tool."""
 
         def register(function: ToolFunction) -> ToolFunction:
-            self.add(
-                FunctionTool(
-                    spec=spec,
-                    function=function,
-                    category=category,
-                    agent_scope=agent_scope,
-                    effect=effect,
-                    origin=origin,
-                    timeout_seconds=timeout_seconds,
-                )
-            )
+            self.add(FunctionTool(spec=spec, function=function, **options))
             return function
 
         return register

@@ -28,6 +28,7 @@ from dodona.core.domain.knowledge.threads import (
     ThreadPage,
     ThreadSummary,
 )
+from dodona.core.domain.trust import merge_marks
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import (
@@ -109,6 +110,7 @@ async def _list(logs: Threads, arguments: Mapping[str, Any], context: ToolContex
             for thread in summaries
         ),
         entry_count=len(summaries),
+        marks=merge_marks(*(thread.marks for thread in summaries)),
     )
 
 
@@ -124,6 +126,7 @@ async def _push(logs: Threads, arguments: Mapping[str, Any], context: ToolContex
             thread_id=arguments.get("thread_id"),
             title=title,
             key=context.key,
+            marks=context.marks,
         )
     )
     return ToolOutput(
@@ -147,6 +150,7 @@ async def _read(logs: Threads, arguments: Mapping[str, Any], context: ToolContex
         "\n\n".join(filter(None, (extent, *blocks))),
         tuple(_build_source(entry, title, entry.content) for entry in shown),
         entry_count=page.total,
+        marks=merge_marks(page.thread.marks, *(entry.marks for entry in shown)),
     )
 
 
@@ -160,6 +164,7 @@ async def _search(logs: Threads, arguments: Mapping[str, Any], context: ToolCont
         "\n\n".join(blocks) or "Nothing found.",
         tuple(_build_source(hit, hit.title, text) for hit, text in pairs),
         scores=tuple(hit.score for hit in hits),
+        marks=merge_marks(*(hit.marks for hit in hits)),
     )
 
 
@@ -239,6 +244,12 @@ TOOLS: Final[Sequence[tuple[ToolSpec, _Answer, Effect, float]]] = (
 def add_thread_tools(registry: ToolRegistry, logs: Threads) -> None:
     """Register thread_list, thread_push, thread_read and thread_seek."""
     for spec, answer, effect, timeout in TOOLS:
-        registry.tool(spec, category=ToolCategory.THREAD, effect=effect, timeout_seconds=timeout)(
-            partial(answer, logs)
-        )
+        registry.tool(
+            spec,
+            category=ToolCategory.THREAD,
+            effect=effect,
+            writes=effect is not Effect.NONE,
+            keeps_versions=True,  # entries are never changed
+            sends=False,
+            timeout_seconds=timeout,
+        )(partial(answer, logs))

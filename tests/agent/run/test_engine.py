@@ -13,6 +13,7 @@ import pytest
 
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.run.engine import ORPHAN_POLL_SECONDS
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, StoreError
 from dodona.core.events import QUERY_START, SESSION_END
@@ -165,7 +166,7 @@ async def test_a_bug_in_a_leaf_ends_the_run_with_an_answer(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        error = chunks[-1].body["error"]
+        error = chunks[-1].as_json()["error"]
         assert error["code"] in ("tree_failed", "internal")
         assert error["message"]
         with pytest.raises(DodonaError):
@@ -183,14 +184,16 @@ async def test_a_bug_outside_the_tree_ends_the_run(
     class Buggy:
         asked = False
 
-        async def choose(self, name: str = "", *, agent: str = "") -> object:
+        async def choose(
+            self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+        ) -> object:
             raise ZeroDivisionError(name)
 
     async with opened(file, shelf=Buggy()) as here:  # pyright: ignore[reportArgumentType]
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert chunks[-1].body["error"]["code"] == "internal"
+        assert chunks[-1].as_json()["error"]["code"] == "internal"
         assert "ZeroDivisionError" in caplog.text
         with pytest.raises(DodonaError) as raised:
             await here.answer(run_id)

@@ -63,7 +63,7 @@ async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, clock: Clock, t
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        error = chunks[-1].body["error"]
+        error = chunks[-1].as_json()["error"]
         assert error["code"] == "config_invalid"
         assert "oracle.md" in str(error)
         with pytest.raises(ConfigError):
@@ -107,8 +107,8 @@ async def test_a_run_keeps_its_tree(file: Path) -> None:
         anew = await here.chunks(await here.ask("And now?"))
 
     assert isinstance(then.requests[0].messages[-1], ToolResult)
-    assert "source" not in [chunk.body["type"] for chunk in resumed]
-    assert "source" in [chunk.body["type"] for chunk in anew]
+    assert "source" not in [chunk.as_json()["type"] for chunk in resumed]
+    assert "source" in [chunk.as_json()["type"] for chunk in anew]
 
 
 async def test_a_run_keeps_its_settings_and_tools(file: Path) -> None:

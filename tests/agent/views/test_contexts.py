@@ -43,7 +43,7 @@ async def test_a_context_has_all_fields_of_the_seed(storage: Store) -> None:
     """And the context_id to go on from."""
     run_id = await answered(storage, "What is an oak?", "A tree.", turns=(CALLED,))
     shown = await AsJson(ContextViews(storage)).show("ada", "default")
-    assert set(shown) == {*FIELDS, "context_id"}
+    assert set(shown) == {*FIELDS, "context_id", "marks"}
     assert shown["context_id"] == context_id(run_id)
     assert TIME.fullmatch(shown["session_start"])
     assert TIME.fullmatch(shown["last_activity"])
@@ -81,6 +81,7 @@ async def test_exchanges_are_those_of_the_seed(storage: Store) -> None:
         "key_insight": None,
         "mentioned_symbols": [],
         "mentioned_files": [],
+        "marks": [],
     }
     assert answer == {
         "role": "assistant",
@@ -91,6 +92,7 @@ async def test_exchanges_are_those_of_the_seed(storage: Store) -> None:
         "key_insight": "Oaks are old.",
         "mentioned_symbols": ["Oak"],
         "mentioned_files": ["trees.md"],
+        "marks": [],
     }
 
 

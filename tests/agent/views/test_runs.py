@@ -11,7 +11,14 @@ from dodona.agent.question import context_id
 from dodona.agent.views import RunViews
 from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.domain.projects import Project
-from dodona.core.errors import BadRequest, NotFound, ProviderError, ProviderErrorKind, as_json
+from dodona.core.errors import (
+    BadRequest,
+    NotFound,
+    ProviderError,
+    ProviderErrorKind,
+    body_from_json,
+    to_body,
+)
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
@@ -159,7 +166,7 @@ async def test_a_step_that_wrote_down_its_failure_shows_it(storage: Store) -> No
     failure = {"code": "provider_failed", "message": "nobody answers.", "hint": ""}
     journal.begin(StepStart("think", "llm-call", Effect.NONE, "a long request"))
     journal.finish("think", StepRecord("llm-call", succeeded=False, writes={"failure": failure}))
-    await journal.end(RunEnd(status=RunStatus.FAILED, error=failure))
+    await journal.end(RunEnd(status=RunStatus.FAILED, error=body_from_json(failure)))
 
     (step,) = (await AsJson(RunViews(storage)).show("ada", driven.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", failure, None)
@@ -180,17 +187,16 @@ async def test_a_run_that_waits_is_shown_too(storage: Store) -> None:
 
 
 async def test_a_run_that_failed_says_why(storage: Store) -> None:
-    """Code, message and hint, with or without the envelope they came in."""
+    """Code, message and hint."""
     failure = ProviderError(
         "nobody answers.", kind=ProviderErrorKind.CONNECTION, provider="oak", hint="Wait."
     )
     told = {"code": "provider_failed", "message": "nobody answers.", "hint": "Wait."}
-    for error in (as_json(failure), told):
-        driven = await asked(storage, "Well?")
-        journal = await storage.journals.open(driven)
-        await journal.end(RunEnd(status=RunStatus.FAILED, error=error))
-        shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
-        assert (shown["status"], shown["error"]) == ("failed", told)
+    driven = await asked(storage, "Well?")
+    journal = await storage.journals.open(driven)
+    await journal.end(RunEnd(status=RunStatus.FAILED, error=to_body(failure)))
+    shown = await AsJson(RunViews(storage)).show("ada", driven.run_id)
+    assert (shown["status"], shown["error"]) == ("failed", told)
 
 
 @pytest.mark.parametrize("run_id", [0, -1, 99, 2**63 - 2, 2**63 - 1, 2**63, 10**30])

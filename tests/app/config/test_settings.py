@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(text: str, environment: Mapping[str, str] | None = None) -> Settings:
     Path("dodona.toml").write_text(text, encoding="utf-8")
-    return load_config(environment or {}).settings
+    return load_config(environment or {}, Path("dodona.toml")).settings
 
 
 def test_nothing_has_to_be_set() -> None:

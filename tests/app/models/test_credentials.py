@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials, Secret
 from dodona.core.errors import ConfigError
+from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
 
 KEY = "a-key-of-some-length"
@@ -172,3 +173,36 @@ def test_the_config_names_a_key(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"{config_file}:6: WORK_KEY is not set. Set it, or change env:WORK_KEY."
     )
+
+
+def test_every_key_is_hidden_used_or_not(tmp_path: Path) -> None:
+    """Of all providers, in the environment and in files, and what the config names for later."""
+    variables = {
+        name: f"of-the-variable-{name}" for row in PROVIDERS.values() for name in row.key_env
+    }
+    variables |= {"BRAVE_API_KEY": "of-the-search-engine", "LATER_KEY": "of-another-agent-later"}
+    found = Found(tmp_path, {**variables, "DODONA_AGENTS__X__API_KEY": "env:LATER_KEY"})
+    found = replace(
+        found,
+        environment={
+            **found.environment,
+            "DODONA_AGENTS__X__PROVIDER": "openai",
+            "DODONA_WEB__BRAVE_API_KEY": f"file:{tmp_path}/brave",
+        },
+    )
+    (tmp_path / "brave").write_text("of-a-file-that-the-config-names\n", encoding="utf-8")
+    found.write("of-a-credential-file\n", provider="deepseek")
+    found.write("of-a-file-that-others-read", provider="old-provider", mode=0o644)
+    found.write("short", provider="ollama")
+    os.mkfifo(tmp_path / "credentials" / "pipe")
+    for _ in range(2):
+        found.credentials().register_all()
+    secrets = [
+        *variables.values(),
+        "of-a-file-that-the-config-names",
+        "of-a-credential-file",
+        "of-a-file-that-others-read",
+    ]
+    shown = found.redactor.redact(" ".join(secrets))
+    assert [each for each in secrets if each in shown] == []
+    assert found.redactor.redact("short") == "short"

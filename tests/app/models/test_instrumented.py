@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dodona.app.models.instrumented import InstrumentedModels
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ChosenModel, Done, Model, ModelEvent, ModelRequest, TextDelta
@@ -24,7 +25,9 @@ class One:
     def __init__(self, model: Model) -> None:
         self._chosen = ChosenModel(model, 1000, 100)
 
-    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+    async def choose(
+        self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel:
         return self._chosen
 
 

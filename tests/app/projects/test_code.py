@@ -168,3 +168,14 @@ async def test_code_is_ranked_by_meaning_where_that_is_wanted(store: Store, tmp_
     assert [hit.path for hit in hits] == ["b.py", "a.py"]
     assert (tmp_path / "home" / "indexes" / "embeddings.db").is_file()
     assert sorted(os.listdir(folder)) == ["a.py", "b.py"]
+
+
+async def test_the_trust_of_code_follows_the_config(store: Store, tmp_path: Path) -> None:
+    """In both directions; the marks are those of all code."""
+    file = tmp_path / "dodona.toml"
+    async with CodeIndexes(store.projects, default=(), home=tmp_path / "home") as codes:
+        assert codes.marks == frozenset()
+        for value, count in (("true", 1), ("false", 0)):
+            file.write_text(f"code.untrusted = {value}\n", encoding="utf-8")
+            codes.apply(await asyncio.to_thread(load_config, {"DODONA_HOME": str(tmp_path)}, file))
+            assert len(codes.marks) == count

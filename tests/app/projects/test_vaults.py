@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.bootstrap import open_runtime
+from dodona.app.bootstrap import Runtime, open_runtime
 from dodona.app.config.config import Config, load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
@@ -25,7 +25,7 @@ from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, ToolFailed, as_text
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
-from dodona.tools.vault import Vault
+from dodona.tools.vault import ProjectNotes, Vault
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -51,7 +51,7 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def found(store: Store, notes: Path, home: Path) -> VaultIndexes:
-    return VaultIndexes(store.projects, default=notes, home=home)
+    return VaultIndexes(store, default=notes, home=home)
 
 
 def make(project_id: str, path: Path | None = None, user_id: str = LOCAL_USER) -> Project:
@@ -62,7 +62,7 @@ async def test_the_default_project_has_the_configured_vault(
     found: VaultIndexes, notes: Path, home: Path
 ) -> None:
     """Its index is in Dodona's folder; nothing is put among the notes."""
-    vault = await found(LOCAL_USER, DEFAULT_PROJECT)
+    vault = (await found(LOCAL_USER, DEFAULT_PROJECT)).vault
     assert [hit.path for hit in await vault.search("oak", 5)] == ["oak.md"]
     assert os.listdir(notes) == ["oak.md"]
     assert [name for name in os.listdir(home / "indexes") if name.endswith(".db")] != []
@@ -77,10 +77,10 @@ async def test_a_project_has_the_folder_it_names(
     (tmp_path / "link").symlink_to(folder)
     await store.projects.create(make("garden", folder))
     await store.projects.create(make("same", tmp_path / "link"))
-    vault = await found(LOCAL_USER, "garden")
-    assert vault is await found(LOCAL_USER, "garden")
-    assert vault is await found(LOCAL_USER, "same")
-    assert vault is not await found(LOCAL_USER, DEFAULT_PROJECT)
+    vault = (await found(LOCAL_USER, "garden")).vault
+    assert vault is (await found(LOCAL_USER, "garden")).vault
+    assert vault is (await found(LOCAL_USER, "same")).vault
+    assert vault is not (await found(LOCAL_USER, DEFAULT_PROJECT)).vault
     await vault.write("rose.md", "# Rose")
     assert (folder / "rose.md").read_text(encoding="utf-8") == "# Rose"
 
@@ -127,7 +127,7 @@ async def test_a_changed_folder_is_noticed(
 ) -> None:
     """After the time for which it is not looked up again."""
     monkeypatch.setattr(by_project, "CACHE_SECONDS", 0.0)
-    found = VaultIndexes(store.projects, default=notes, home=home)
+    found = VaultIndexes(store, default=notes, home=home)
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     await store.projects.create(make("moving", tmp_path / "old"))
@@ -149,13 +149,11 @@ async def test_folders_in_use_are_followed(
     garden = tmp_path / "garden"
     garden.mkdir()
     await store.projects.create(make("garden", garden))
-    async with VaultIndexes(
-        store.projects, default=notes, home=home, watcher=FileWatcher()
-    ) as found:
+    async with VaultIndexes(store, default=notes, home=home, watcher=FileWatcher()) as found:
         default = found.at(notes)
         await arrived(default)
-        assert await found(LOCAL_USER, DEFAULT_PROJECT) is default
-        other = await found(LOCAL_USER, "garden")
+        assert (await found(LOCAL_USER, DEFAULT_PROJECT)).vault is default
+        other = (await found(LOCAL_USER, "garden")).vault
         await arrived(other)
         (garden / "rose.md").write_text("# Rose", encoding="utf-8")
         async with asyncio.timeout(LIMIT):
@@ -172,10 +170,8 @@ async def test_only_so_many_folders_are_followed(
     """The others are looked through, and know as much."""
     monkeypatch.setattr(vaults, "MAX_WATCHED_FOLDERS", 1)
     await store.projects.create(make("loose"))
-    async with VaultIndexes(
-        store.projects, default=notes, home=home, watcher=FileWatcher()
-    ) as found:
-        vault = await found(LOCAL_USER, "loose")
+    async with VaultIndexes(store, default=notes, home=home, watcher=FileWatcher()) as found:
+        vault = (await found(LOCAL_USER, "loose")).vault
         await arrived(found.at(notes))
         assert not vault.is_watched
         (vault.root / "rose.md").write_text("# Rose", encoding="utf-8")
@@ -185,7 +181,7 @@ async def test_only_so_many_folders_are_followed(
 async def test_who_does_not_serve_follows_nothing(found: VaultIndexes, notes: Path) -> None:
     """A command is over before anything changes."""
     async with found:
-        vault = await found(LOCAL_USER, DEFAULT_PROJECT)
+        vault = (await found(LOCAL_USER, DEFAULT_PROJECT)).vault
         assert [hit.path for hit in await vault.search("oak", 5)] == ["oak.md"]
         assert not [t for t in threading.enumerate() if t.name == "dodona-follow-vault"]
         assert not vault.is_watched
@@ -206,9 +202,9 @@ async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Pa
         credentials = Credentials(config, environment, redactor)
         async with open_runtime(config, credentials, redactor, serve=True) as runtime:
             vault = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
-            assert isinstance(vault, Vault)
-            await arrived(vault)
-            yield vault
+            assert isinstance(vault, ProjectNotes)
+            await arrived(vault.vault)
+            yield vault.vault
 
     async with up() as vault:
         assert [hit.path for hit in await vault.search("oak", 5)] == ["oak.md"]
@@ -235,11 +231,42 @@ async def test_commits_wake_no_watcher(tmp_path: Path) -> None:
         config, credentials, redactor, serve=True, reload_config=load
     ) as runtime:
         vault = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
-        assert isinstance(vault, Vault)
-        await arrived(vault)
+        assert isinstance(vault, ProjectNotes)
+        await arrived(vault.vault)
         watched = await asyncio.to_thread(watched_folders)
         assert (home / "vault").stat().st_ino in watched
         assert not {home.stat().st_ino, (home / "indexes").stat().st_ino} & watched
+
+
+async def test_the_trust_of_notes_follows_the_config(tmp_path: Path) -> None:
+    """While it runs, in both directions."""
+    home, file = tmp_path / "home", tmp_path / "dodona.toml"
+    environment = {"DODONA_HOME": str(home)}
+
+    def write(trust: str) -> None:
+        file.write_text(f"agent.provider = 'extractive'\n{trust}", encoding="utf-8")
+
+    def load() -> Config:
+        return load_config(environment, file)
+
+    async def marks(runtime: Runtime) -> int:
+        notes = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
+        return len((await notes.read("Clippings/a.md")).marks)
+
+    write("")
+    config = await asyncio.to_thread(load)
+    (home / "vault" / "Clippings").mkdir(parents=True)
+    (home / "vault" / "Clippings" / "a.md").write_text("theirs")
+    credentials, redactor = Credentials(config, environment, Redactor()), Redactor()
+    async with open_runtime(
+        config, credentials, redactor, serve=True, reload_config=load
+    ) as runtime:
+        assert await marks(runtime) == 0
+        for trust, expected in (("vault.untrusted = ['Clippings']\n", 1), ("", 0)):
+            write(trust)
+            async with asyncio.timeout(LIMIT):
+                while await marks(runtime) != expected:  # noqa: ASYNC110 - the watcher applies it
+                    await asyncio.sleep(0.02)
 
 
 def watched_folders() -> set[int]:

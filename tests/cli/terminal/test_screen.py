@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from dodona.cli.terminal.screen import Screen
 from dodona.core import chunks
-from dodona.core.chunks import SEQ_PER_ATTEMPT, ChunkBody
+from dodona.core.chunks import SEQ_PER_ATTEMPT, AnyChunk, StreamChunk
 from dodona.core.ports.tools import SourceReference
 
-DONE = chunks.done(
+DONE = chunks.DoneChunk(
     tokens_used=1234, model_used="extractive", context_id="node-7", context_tokens_remaining=9
 )
 
 
-def show(screen: Screen, *bodies: ChunkBody, attempt: int = 1) -> None:
+def show(screen: Screen, *bodies: AnyChunk, attempt: int = 1) -> None:
     for place, body in enumerate(bodies, start=1):
-        screen.show({**body, "run_id": 7, "seq": attempt * SEQ_PER_ATTEMPT + place})
+        screen.show(StreamChunk(7, attempt * SEQ_PER_ATTEMPT + place, body).as_json())
 
 
-def call(name: str, arguments: Any) -> ChunkBody:
-    return chunks.tool_call(id="1", name=name, arguments=arguments, status="pending")
+def call(name: str, arguments: Any) -> AnyChunk:
+    return chunks.ToolCallChunk(id="1", name=name, arguments=arguments, status="pending")
 
 
 def test_the_text_is_the_output_and_all_else_is_beside_it(
@@ -32,17 +33,21 @@ def test_the_text_is_the_output_and_all_else_is_beside_it(
     found = SourceReference("runs/budgets.md", "Budgets", "3–9", "A budget …")
     show(
         Screen(),
-        chunks.thinking("hm"),
+        chunks.ThinkingChunk("hm"),
         call("vault_search", {"query": "budgets"}),
-        chunks.tool_result(id="1", name="vault_search", result="many\nlines", status="success"),
-        chunks.source(found),
-        chunks.source(found),
+        chunks.ToolResultChunk(
+            id="1", name="vault_search", result="many\nlines", status="success", sources=[]
+        ),
+        chunks.SourceChunk(**asdict(found)),
+        chunks.SourceChunk(**asdict(found)),
         call("vault_read", {"path": "x"}),
-        chunks.tool_result(id="2", name="vault_read", result="no such note", status="error"),
-        chunks.system("warning", "Turn 10 of 15.", {}),
-        chunks.context_update(tokens=1, limit=2),
-        chunks.content("Budgets are "),
-        chunks.content("ceilings."),
+        chunks.ToolResultChunk(
+            id="2", name="vault_read", result="no such note", status="error", sources=[]
+        ),
+        chunks.SystemChunk(system_type="warning", system_message="Turn 10 of 15.", metadata={}),
+        chunks.ContextUpdateChunk(context_tokens=1, max_context_tokens=2),
+        chunks.ContentChunk("Budgets are "),
+        chunks.ContentChunk("ceilings."),
         DONE,
     )
     said = capsys.readouterr()
@@ -59,9 +64,9 @@ def test_thoughts_are_shown_when_they_were_asked_for(capsys: pytest.CaptureFixtu
     """Beside the answer, on lines of their own."""
     show(
         Screen(shows_thinking=True),
-        chunks.thinking("Hm, "),
-        chunks.thinking("leaves."),
-        chunks.content("The oak."),
+        chunks.ThinkingChunk("Hm, "),
+        chunks.ThinkingChunk("leaves."),
+        chunks.ContentChunk("The oak."),
         DONE,
     )
     said = capsys.readouterr()
@@ -70,7 +75,13 @@ def test_thoughts_are_shown_when_they_were_asked_for(capsys: pytest.CaptureFixtu
 
 def test_what_is_said_between_tools_is_apart(capsys: pytest.CaptureFixture[str]) -> None:
     """The words of two turns do not run into each other."""
-    show(Screen(), chunks.content("I look."), call("x", {}), chunks.content("It is so."), DONE)
+    show(
+        Screen(),
+        chunks.ContentChunk("I look."),
+        call("x", {}),
+        chunks.ContentChunk("It is so."),
+        DONE,
+    )
     assert capsys.readouterr().out == "I look.\nIt is so.\n"
 
 
@@ -79,15 +90,15 @@ def test_a_restart_is_told_and_the_answer_shown_again(capsys: pytest.CaptureFixt
     screen = Screen()
     show(
         screen,
-        chunks.content("Kept. "),
-        chunks.content("Dropped."),
-        chunks.source(SourceReference("dropped.md")),
+        chunks.ContentChunk("Kept. "),
+        chunks.ContentChunk("Dropped."),
+        chunks.SourceChunk(**asdict(SourceReference("dropped.md"))),
     )
     show(
         screen,
-        chunks.restart(SEQ_PER_ATTEMPT + 1, "The process ended."),
-        chunks.content("Said anew."),
-        chunks.source(SourceReference("new.md")),
+        chunks.RestartChunk(discard_after=SEQ_PER_ATTEMPT + 1, reason="The process ended."),
+        chunks.ContentChunk("Said anew."),
+        chunks.SourceChunk(**asdict(SourceReference("new.md"))),
         DONE,
         attempt=2,
     )
@@ -99,11 +110,11 @@ def test_a_restart_is_told_and_the_answer_shown_again(capsys: pytest.CaptureFixt
 def test_a_restart_that_drops_no_text_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is said twice."""
     screen = Screen()
-    show(screen, chunks.content("Kept."))
+    show(screen, chunks.ContentChunk("Kept."))
     show(
         screen,
-        chunks.restart(SEQ_PER_ATTEMPT + 1, "Ended."),
-        chunks.content("More."),
+        chunks.RestartChunk(discard_after=SEQ_PER_ATTEMPT + 1, reason="Ended."),
+        chunks.ContentChunk("More."),
         DONE,
         attempt=2,
     )
@@ -115,12 +126,12 @@ def test_a_terminal_is_not_commanded(capsys: pytest.CaptureFixture[str]) -> None
     evil = "a\x1b[2Jb\x9bc\u202ed\re\x00f\ud800g\x7f"
     show(
         Screen(shows_thinking=True),
-        chunks.thinking(evil),
+        chunks.ThinkingChunk(evil),
         call("x", {"a": evil}),
-        chunks.tool_result(id="1", name="x", result=evil, status="error"),
-        chunks.system("warning", evil, {}),
-        chunks.source(SourceReference(evil, evil, evil)),
-        chunks.content(evil),
+        chunks.ToolResultChunk(id="1", name="x", result=evil, status="error", sources=[]),
+        chunks.SystemChunk(system_type="warning", system_message=evil, metadata={}),
+        chunks.SourceChunk(**asdict(SourceReference(evil, evil, evil))),
+        chunks.ContentChunk(evil),
         DONE,
     )
     said = capsys.readouterr()
@@ -138,7 +149,7 @@ def test_long_arguments_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_line_is_ended_whatever_happens(capsys: pytest.CaptureFixture[str]) -> None:
     """Also when the answer stops in the middle."""
     screen = Screen()
-    show(screen, chunks.content("Half an"))
+    show(screen, chunks.ContentChunk("Half an"))
     screen.close()
     screen.close()
     assert capsys.readouterr().out == "Half an\n"

@@ -1,8 +1,9 @@
-"""A second migration, as a later Dodona would have it."""
+"""The first schema, as an older Dodona left it, and one more migration, as a later one has it."""
 
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,16 @@ import pytest
 import dodona.store.migrations
 from dodona.store.db import migrate
 from dodona.store.db import open as opening
+from dodona.store.db.location import parse_location
+
+LATER_REVISION = "2000"
 
 LATER = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "1002"
-down_revision = "1001"
+revision = "{revision}"
+down_revision = "{before}"
 
 
 def upgrade():
@@ -26,12 +30,20 @@ def upgrade():
 """
 
 
+def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a store of the first schema: the migrations after it do not run."""
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "upgrade", partial(migrate.upgrade, to=migrate.REVISIONS[0]))
+        opening.migrate(parse_location(url))
+
+
 def add_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, the newest schema is 1002."""
+    """From now on, the newest schema is LATER_REVISION."""
     folder = tmp_path / "migrations"
     shutil.copytree(Path(*dodona.store.migrations.__path__), folder)
-    (folder / "versions" / "1002_later.py").write_text(LATER)
+    text = LATER.format(revision=LATER_REVISION, before=migrate.REVISIONS[-1])
+    (folder / "versions" / f"{LATER_REVISION}_later.py").write_text(text)
     monkeypatch.setattr(migrate, "SCRIPT_LOCATION", str(folder))
-    monkeypatch.setattr(migrate, "REVISIONS", (*migrate.REVISIONS, "1002"))
+    monkeypatch.setattr(migrate, "REVISIONS", (*migrate.REVISIONS, LATER_REVISION))
     for module in (migrate, opening):
-        monkeypatch.setattr(module, "NEWEST_REVISION", "1002")
+        monkeypatch.setattr(module, "NEWEST_REVISION", LATER_REVISION)

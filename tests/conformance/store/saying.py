@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import time
 from typing import Any
 
@@ -19,6 +19,7 @@ from dodona.core.domain.conversations.conversation import (
     RunNode,
     RunStatus,
 )
+from dodona.core.errors import ErrorBody
 from dodona.store import Store
 from dodona.store.db.database import StoreOperation
 from dodona.store.db.statements import statement
@@ -34,10 +35,15 @@ def approval(run_id: int, call_id: str = "call", **more: Any) -> NewApproval:
     given: dict[str, Any] = {
         "tool": "notes_write",
         "arguments": {"path": "a.md", "content": "oak"},
+        "arguments_hash": "0" * 32,
         "reason": "It writes.",
         "expires_at": time() + 600,
     }
     return NewApproval(run_id=run_id, call_id=call_id, **(given | more))
+
+
+def failure(code: str, message: str = "it failed.", **more: Any) -> ErrorBody:
+    return ErrorBody(code=code, message=message, hint="", **more)
 
 
 def exchange(text: str, tokens: int = 10) -> list[NewMessage]:
@@ -59,7 +65,7 @@ async def ended(
     status: RunStatus = RunStatus.SUCCEEDED,
     given: Sequence[NewMessage] = (),
     *,
-    error: Mapping[str, Any] | None = None,
+    error: ErrorBody | None = None,
     also: Sequence[StoreOperation[Any]] = (),
 ) -> bool:
     """End a run of which nothing was noted; did the head move?"""

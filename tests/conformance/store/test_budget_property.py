@@ -34,7 +34,7 @@ CEILINGS = Ceilings(
 )
 PRICES = Prices({"oak": Price(Decimal("0.9"), Decimal("1.1"))})
 METER = Meter(CEILINGS, prices=PRICES)
-NAMES = {"session": "session_key", "agent": "agent_id", "user": "user_id"}
+NAMES = {"session": ("user_id", "session_key"), "agent": ("agent_id",), "user": ("user_id",)}
 USERS = ("ada", "bob", "eve")
 AGENTS = ("oracle", "scribe")
 # The last second of a month and the first of the next: a run may have calls in both.
@@ -61,7 +61,7 @@ class Traffic:
     def payer(self) -> tuple[str, str, str]:
         """A user, an agent and a session. A run has one, whatever it calls."""
         user, agent = self.chance.choice(USERS), self.chance.choice(AGENTS)
-        return user, agent, f"{agent}:web:{user}:{self.chance.randrange(3)}"
+        return user, agent, f"{agent}:web:home:{self.chance.randrange(3)}"  # the same of all users
 
     def plan(
         self, store: Store, payer: tuple[str, str, str], *, at: float, claim: Claim | None = None
@@ -188,8 +188,9 @@ async def check_books(store: Store) -> None:
     spent: Counter[tuple[str, str, BudgetUnit]] = Counter()
     for row in await rows_of(store, token_records):
         day = datetime.fromtimestamp(row["timestamp"], UTC).date().isoformat()
-        totals = ((kind, row[name]) for kind, name in NAMES.items())
-        keys = [(f"{kind}:{name}", "-") for kind, name in totals]
+        keys = [
+            (":".join([kind, *(row[name] for name in names)]), "-") for kind, names in NAMES.items()
+        ]
         for key in (*keys, ("daily", day), ("monthly", day[:7])):
             spent[*key, BudgetUnit.TOKENS] += row["input_tokens"] + row["output_tokens"]
             spent[*key, BudgetUnit.USD] += round(row["cost_estimate_usd"] * 10**9)

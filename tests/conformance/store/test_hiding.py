@@ -18,6 +18,7 @@ from dodona.core.domain.conversations.conversation import (
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.messages import RawMessage
 from dodona.store import Store
+from dodona.store.db.text import to_json
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
 from tests.conformance.store.saying import rows_of
 
@@ -52,7 +53,7 @@ async def test_messages_have_no_secrets(hiding: Store) -> None:
                     "assistant",
                     f"It is {SECRET}.",
                     3,
-                    metadata={"tool_calls": [{"result": SECRET}]},
+                    metadata=to_json({"tool_calls": [{"result": SECRET}]}),
                     raw=RawMessage("acme", SECRET.encode()),
                     key_insight=SECRET,
                     mentioned_symbols=(SECRET,),

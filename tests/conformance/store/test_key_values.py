@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,9 +16,11 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunStatus,
 )
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.errors import BadRequest, RunFenced
+from dodona.core.messages import Origin
 from dodona.store import Store
-from dodona.store.key_values import MAX_KEYS, MAX_VALUE_BYTES, GlobalsScope
+from dodona.store.key_values import MAX_KEYS, MAX_VALUE_BYTES, GlobalsScope, StoredValue
 from dodona.store.schema import plugin_state as table
 from tests.conformance.store.saying import asked, deadlocks, rows_of
 
@@ -33,15 +36,25 @@ FULL = {f"key {number:04}": number for number in range(MAX_KEYS)}
 NO_ROOM = "the pack 'p' may store at most 1,000 keys per user. Delete some: set them to None."
 
 
+async def values_of(store: Store, user_id: str) -> dict[str, dict[str, Any]]:
+    """The values of a user's packs without their marks."""
+    packs = await store.pack_state.all(user_id)
+    return {pack: {key: each.value for key, each in found.items()} for pack, found in packs.items()}
+
+
+def stored(values: Mapping[str, Any], marks: Marks = NO_MARKS) -> dict[str, StoredValue]:
+    return {key: StoredValue(value, marks) for key, value in values.items()}
+
+
 async def test_values_are_kept_by_user_and_pack(store: Store) -> None:
     """What comes back is what was put; others have their own."""
-    assert await store.pack_state.all("ada") == {}
+    assert await values_of(store, "ada") == {}
     await store.pack_state.put("ada", "p", VALUES)
     await store.pack_state.put("ada", "q", {"text": "elm"})
     await store.pack_state.put("bob", "p", {"text": "his"})
-    assert await store.pack_state.all("ada") == {"p": VALUES, "q": {"text": "elm"}}
-    assert await store.pack_state.all("bob") == {"p": {"text": "his"}}
-    assert await store.pack_state.all("eve") == {}
+    assert await values_of(store, "ada") == {"p": VALUES, "q": {"text": "elm"}}
+    assert await values_of(store, "bob") == {"p": {"text": "his"}}
+    assert await values_of(store, "eve") == {}
 
 
 async def test_a_put_changes_what_it_names(store: Store) -> None:
@@ -49,17 +62,17 @@ async def test_a_put_changes_what_it_names(store: Store) -> None:
     await store.pack_state.put("ada", "p", {"a": 1, "b": 2, "c": 3})
     await store.pack_state.put("bob", "p", {"b": 2})
     await store.pack_state.put("ada", "p", {"a": [1], "b": None, "none": None})
-    assert await store.pack_state.all("ada") == {"p": {"a": [1], "c": 3}}
+    assert await values_of(store, "ada") == {"p": {"a": [1], "c": 3}}
     await store.pack_state.put("ada", "p", {})
     await store.pack_state.put("ada", "p", {"a": None, "c": None})
-    assert await store.pack_state.all("ada") == {}
-    assert await store.pack_state.all("bob") == {"p": {"b": 2}}
+    assert await values_of(store, "ada") == {}
+    assert await values_of(store, "bob") == {"p": {"b": 2}}
 
 
 async def test_known_secrets_are_not_kept(url: str) -> None:
     async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         await store.pack_state.put("ada", "p", {"k": {"it": ["hunter2"]}})
-        assert await store.pack_state.all("ada") == {"p": {"k": {"it": ["[secret]"]}}}
+        assert await values_of(store, "ada") == {"p": {"k": {"it": ["[secret]"]}}}
         assert "hunter2" not in str(await rows_of(store, table))
 
 
@@ -129,7 +142,7 @@ async def test_what_is_wrong_is_refused(
         await store.pack_state.put(user, pack, values)
     assert str(refused.value) == said
     with pytest.raises(BadRequest) as refused:
-        store.pack_state.put_operation(user, pack, values)
+        store.pack_state.put_operation(user, pack, stored(values))
     assert str(refused.value) == said
     assert await rows_of(store, table) == []
 
@@ -138,7 +151,7 @@ async def test_what_is_just_allowed_is_kept(store: Store) -> None:
     """Up to the bound, bound included; also a thing that is nested as deep as is written."""
     values = {"x" * 200: "x" * (MAX_VALUE_BYTES - 2), "deep": nested(100)}
     await store.pack_state.put("ada", "p" * 200, values)
-    assert await store.pack_state.all("ada") == {"p" * 200: values}
+    assert await values_of(store, "ada") == {"p" * 200: values}
 
 
 async def test_a_pack_keeps_so_many_keys(store: Store) -> None:
@@ -147,12 +160,12 @@ async def test_a_pack_keeps_so_many_keys(store: Store) -> None:
     with pytest.raises(BadRequest) as refused:
         await store.pack_state.put("ada", "p", {"new": 1, "key 0000": "changed"})
     assert str(refused.value) == NO_ROOM
-    assert await store.pack_state.all("ada") == {"p": FULL}
+    assert await values_of(store, "ada") == {"p": FULL}
     await store.pack_state.put("ada", "p", {"key 0000": "changed"})
     await store.pack_state.put("ada", "q", {"new": 1})
     await store.pack_state.put("bob", "p", {"new": 1})
     await store.pack_state.put("ada", "p", {"a new one": 1, "key 0000": None})
-    kept = (await store.pack_state.all("ada"))["p"]
+    kept = (await values_of(store, "ada"))["p"]
     assert len(kept) == MAX_KEYS
     assert kept["a new one"] == 1
 
@@ -167,7 +180,7 @@ async def test_many_at_once_keep_within_the_bound(store: Store, second: Store, u
         return_exceptions=True,
     )
     assert [str(each) for each in found if each is not None] == [NO_ROOM] * 5
-    assert len((await store.pack_state.all("ada"))["p"]) == MAX_KEYS
+    assert len((await values_of(store, "ada"))["p"]) == MAX_KEYS
     assert deadlocks(url) == before
 
 
@@ -179,25 +192,27 @@ async def test_a_state_rides_with_what_a_run_commits(store: Store, talk: Convers
     journal = await store.journals.open(await asked(store, talk))
     for number in (1, 2):
         journal.add_to_next_commit(
-            store.pack_state.put_operation("ada", "p", {"n": number, f"only {number}": True})
+            store.pack_state.put_operation(
+                "ada", "p", stored({"n": number, f"only {number}": True})
+            )
         )
-    assert await store.pack_state.all("ada") == {}
+    assert await values_of(store, "ada") == {}
     await journal.commit(lambda _: None)
-    assert await store.pack_state.all("ada") == {"p": {"n": 2, "only 1": True, "only 2": True}}
-    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", {"n": None}))
+    assert await values_of(store, "ada") == {"p": {"n": 2, "only 1": True, "only 2": True}}
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", stored({"n": None})))
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
-    assert await store.pack_state.all("ada") == {"p": {"only 1": True, "only 2": True}}
+    assert await values_of(store, "ada") == {"p": {"only 1": True, "only 2": True}}
 
 
 async def test_who_has_lost_its_run_changes_nothing(store: Store, talk: Conversation) -> None:
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
-    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", {"n": 1}))
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", stored({"n": 1})))
     store.runs.release_claim(claim)
     assert isinstance(await store.runs.claim_next(talk.id), ClaimedRun)
     with pytest.raises(RunFenced):
         await journal.commit(lambda _: None)
-    assert await store.pack_state.all("ada") == {}
+    assert await values_of(store, "ada") == {}
 
 
 async def test_a_full_pack_harms_no_run(
@@ -208,13 +223,13 @@ async def test_a_full_pack_harms_no_run(
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     values = {"new": 1, "key 0001": "changed", "key 0002": None, "a": 1, "b": 2}
-    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", values))
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", stored(values)))
     with caplog.at_level(logging.WARNING, logger="dodona.store.key_values"):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
         "the pack 'p' already stores 1000 keys for a user; dropped: b, new"
     ]
-    kept = (await store.pack_state.all("ada"))["p"]
+    kept = (await values_of(store, "ada"))["p"]
     assert (kept["a"], kept["key 0001"], len(kept)) == (1, "changed", MAX_KEYS)
     assert not {"key 0002", "new", "b"} & set(kept)
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.SUCCEEDED
@@ -233,17 +248,19 @@ async def test_global_keys_are_stored_by_user_project_and_agent(store: Store) ->
         other = SCOPE._replace(**{field: "other"})
         assert await store.tree_globals.get(other, values) == {}
         await store.commit(store.tree_globals.put_operation(other, {"text": field}))
-        assert await store.tree_globals.get(other, values) == {"text": field}
-    assert await store.tree_globals.get(SCOPE, [*values, "none"]) == values
-    assert await store.tree_globals.get(SCOPE, ["nil"]) == {"nil": None}
+        assert await store.tree_globals.get(other, values) == stored({"text": field})
+    assert await store.tree_globals.get(SCOPE, [*values, "none"]) == stored(values)
+    assert await store.tree_globals.get(SCOPE, ["nil"]) == stored({"nil": None})
     await store.commit(store.tree_globals.put_operation(SCOPE, {"text": "elm"}))
-    assert await store.tree_globals.get(SCOPE, ["text", "number"]) == {"text": "elm", "number": 1.5}
+    assert await store.tree_globals.get(SCOPE, ["text", "number"]) == stored(
+        {"text": "elm", "number": 1.5}
+    )
 
 
 async def test_secrets_in_global_keys_are_redacted(url: str) -> None:
     async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         await store.commit(store.tree_globals.put_operation(SCOPE, {"k": ["hunter2"]}))
-        assert await store.tree_globals.get(SCOPE, ["k"]) == {"k": ["[secret]"]}
+        assert await store.tree_globals.get(SCOPE, ["k"]) == stored({"k": ["[secret]"]})
 
 
 async def test_global_keys_over_the_limits_are_dropped(
@@ -264,9 +281,9 @@ async def test_global_keys_over_the_limits_are_dropped(
         "characters (got 201).",
         "the agent 'oracle' already stores 1000 keys for a user; dropped: key 0998, key 0999",
     ]
-    stored = await store.tree_globals.get(SCOPE, [*values, *FULL])
-    assert len(stored) == MAX_KEYS
-    assert (stored["large"], stored["small"]) == (1, 1)
+    found = await store.tree_globals.get(SCOPE, [*values, *FULL])
+    assert len(found) == MAX_KEYS
+    assert (found["large"].value, found["small"].value) == (1, 1)
 
 
 async def test_a_process_that_lost_its_run_writes_no_global_keys(
@@ -280,3 +297,41 @@ async def test_a_process_that_lost_its_run_writes_no_global_keys(
     with pytest.raises(RunFenced):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await store.tree_globals.get(SCOPE, ["n"]) == {}
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+PAGE = Mark(Origin.WEB, "https://example.org/oak")
+
+
+async def test_values_keep_their_marks(store: Store) -> None:
+    """Each its own; what replaces a value brings its own marks, and None forgets both."""
+    put = store.pack_state.put_operation
+    marked = StoredValue("oak", frozenset({PAGE, Mark(Origin.PEER)}))
+    await store.commit(put("ada", "p", {"a": marked, "b": StoredValue("elm"), "c": marked}))
+    assert await store.pack_state.all("ada") == {
+        "p": {"a": marked, "b": StoredValue("elm"), "c": marked}
+    }
+    await store.commit(put("ada", "p", {"a": StoredValue("ash"), "c": StoredValue(None)}))
+    assert await store.pack_state.all("ada") == {"p": stored({"a": "ash", "b": "elm"})}
+
+
+async def test_global_texts_keep_their_marks(store: Store) -> None:
+    """A number or a flag has none: a counter would mark all runs for ever."""
+    values = {"text": "oak", "list": [1], "number": 1, "flag": True, "nil": None}
+    marks = frozenset({PAGE})
+    await store.commit(store.tree_globals.put_operation(SCOPE, values, marks))
+    found = await store.tree_globals.get(SCOPE, values)
+    assert {key: each.value for key, each in found.items()} == values
+    assert {key for key, each in found.items() if each.marks == marks} == {"text", "list"}
+    await store.commit(store.tree_globals.put_operation(SCOPE, {"text": "elm"}))
+    assert await store.tree_globals.get(SCOPE, ["text"]) == stored({"text": "elm"})
+
+
+async def test_a_source_is_kept_without_secrets(url: str) -> None:
+    """The origin stays what it is, even if a secret is called so."""
+    async with await Store.open(url, redact=lambda t: t.replace("web", "[secret]")) as store:
+        marks = frozenset({Mark(Origin.WEB, "https://web.example.org/")})
+        await store.commit(store.tree_globals.put_operation(SCOPE, {"k": "x"}, marks))
+        found = (await store.tree_globals.get(SCOPE, ["k"]))["k"]
+        assert found.marks == {Mark(Origin.WEB, "https://[secret].example.org/")}

@@ -1,6 +1,6 @@
 """A store that an older Dodona left is brought to this version with all that is in it.
 
-There is one migration yet. The tests add a second one, as a later Dodona would.
+The store has the first schema. The tests add one more migration, as a later Dodona would.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from alembic import op
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest, Window
 from dodona.store import Store, inspect, migrate, parse_location
 from dodona.store.integrity import check
-from tests.conformance.store.later import add_migration
+from dodona.store.key_values import GlobalsScope, StoredValue
+from tests.conformance.store.later import LATER_REVISION, add_migration, make_first
 from tests.conformance.store.saying import ended
 from tests.conformance.store.test_schema import connect
-from tests.stored import undelivered
+from tests.stored import budgets_of, undelivered
 
 # Rows of the first schema: two users, three runs in a chain, one of them cut, one that waits.
 FIRST = """
@@ -53,7 +55,31 @@ INSERT INTO notices (id, user_id, project_id, run_id, event_type, severity, even
    '{"id":"a","type":"self.notify","source":"s","severity":"info","payload":{"text":"🌳"},'
    || '"timestamp":2.0,"dedupe_key":""}', 'session', 2, NULL),
   (4, 'bob', 'default', 5, 'self.notify', 'error', '{}', 'session', 4, NULL);
+INSERT INTO sessions (key, user_id, agent_id, conversation_id, message_count, created_at,
+  updated_at) VALUES ('work:chat:acme:eve', 'ada', 'work', 1, 4, 1, 2),
+  ('oracle:web:bob:default', 'ada', 'oracle', NULL, 2, 1, 3);
+INSERT INTO token_records (id, timestamp, user_id, session_key, agent_id, provider, model,
+  input_tokens, output_tokens, cost_estimate_usd) VALUES
+  (1, 2, 'ada', 'work:chat:acme:eve', 'work', 'p', 'm', 60, 40, 0.5),
+  (2, 2, 'ada', 'oracle:web:bob:default', 'oracle', 'p', 'm', 6, 4, 0.25),
+  (3, 2, 'bob', 'oracle:web:bob:default', 'oracle', 'p', 'm', 5, 2, NULL);
+INSERT INTO budgets (scope, period, unit, ceiling, used, held) VALUES
+  ('session:work:chat:acme:eve', '-', 'tokens', 1000, 111, 30),
+  ('session:oracle:web:bob:default', '-', 'tokens', 1000, 17, 9),
+  ('session:oracle:web:bob:default', '-', 'usd', 1000000000, 250000000, 0),
+  ('session:gone', '-', 'tokens', 1000, 0, 0),
+  ('user:ada', '-', 'tokens', 1000, 128, 30);
+INSERT INTO reservations (id, run_id, step_key, attempt, lines_json, if_cut_json, created_at) VALUES
+  (1, 3, 'a', 1, '[{"scope":"session:work:chat:acme:eve","period":"-","unit":"tokens",'
+   || '"amount":30,"ceiling":1000},{"scope":"user:ada","period":"-","unit":"tokens",'
+   || '"amount":30,"ceiling":1000}]', NULL, 5),
+  (2, NULL, 'b', 0, '[{"scope":"session:oracle:web:bob:default","period":"-",'
+   || '"unit":"tokens","amount":9,"ceiling":1000}]', '{"user_id":"bob","agent_id":"oracle",'
+   || '"provider":"p","model":"m","input_tokens":5,"output_tokens":4,'
+   || '"cost_estimate_usd":null}', 5);
 INSERT INTO plugin_state (user_id, plugin, key, value_json) VALUES ('ada', 'p', 'k', '[1]');
+INSERT INTO tree_globals (user_id, project_id, agent_id, key, value_json)
+VALUES ('ada', 'default', 'oracle', 'g', '"x"');
 INSERT INTO threads (id, user_id, project_id, title, created_at, updated_at)
 VALUES (1, 'ada', 'default', 'Trees', 1, 1);
 INSERT INTO thread_entries (id, thread_id, author, entry_type, content, created_at)
@@ -64,21 +90,24 @@ COUNT_ON = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), (SELECT max(id) F
 
 
 @pytest.fixture
-def first(url: str) -> str:
+def first(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store of the first schema, with something in it."""
-    migrate(parse_location(url))
+    make_first(url, monkeypatch)
     with connect(url).begin() as connection:
         for line in filter(None, map(str.strip, FIRST.split(";\n"))):
             connection.execute(text(line.replace(":", "\\:")))
         if url.startswith("postgresql:"):
-            for table in ("conversations", "runs", "messages", "notices", "threads"):
+            for table in (
+                *("conversations", "runs", "messages", "notices", "threads"),
+                *("token_records", "reservations"),
+            ):
                 connection.execute(text(COUNT_ON.format(table)))
     return url
 
 
 @pytest.fixture
 def later(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The same store, found by a Dodona with a second migration."""
+    """The same store, found by a Dodona with one more migration."""
     add_migration(tmp_path, monkeypatch)
     return first
 
@@ -99,9 +128,9 @@ def test_a_store_of_an_earlier_schema_is_migrated(later: str) -> None:
     assert (before.revision, before.is_current) == ("1001", False)
     assert migrate(parse_location(later)).revision == "1001"
     after = inspect(parse_location(later))
-    assert (after.revision, after.is_current) == ("1002", True)
+    assert (after.revision, after.is_current) == (LATER_REVISION, True)
     assert colours(later) == [(3, ""), (4, "red")]
-    assert migrate(parse_location(later)).revision == "1002"
+    assert migrate(parse_location(later)).revision == LATER_REVISION
     assert problems_of(later) == []
 
 
@@ -112,7 +141,9 @@ async def test_what_an_earlier_schema_held_is_kept(later: str) -> None:
         (waiting,) = await undelivered(store, "ada", "default")
         (entry,) = (await store.threads.read("ada", "default", 1)).entries
         found = await store.threads.search("ada", "default", "oak", limit=5)
-        assert await store.pack_state.all("ada") == {"p": {"k": [1]}}
+        assert await store.pack_state.all("ada") == {"p": {"k": StoredValue([1])}}
+        scope = GlobalsScope("ada", "default", "oracle")
+        assert await store.tree_globals.get(scope, ["g"]) == {"g": StoredValue("x")}
         assert await store.settings.get("ada") == {"max_context_nodes": 10}
     assert [(each.run.id, each.question) for each in listed] == [
         (4, "four"),
@@ -123,7 +154,47 @@ async def test_what_an_earlier_schema_held_is_kept(later: str) -> None:
     assert said_in == ["one", "on one"]
     assert (waiting.id, waiting.event.payload) == (3, {"text": "🌳"})
     assert (entry.content, [hit.id for hit in found]) == ("oaks", [entry.id])
-    assert (await asyncio.to_thread(inspect, parse_location(later))).revision == "1002"
+    assert (entry.marks, found[0].marks, waiting.event.marks) == ([], [], frozenset())
+    assert (await asyncio.to_thread(inspect, parse_location(later))).revision == LATER_REVISION
+
+
+def test_sessions_get_the_user_into_their_key(first: str) -> None:
+    """All are kept; then another user may have one with the same key."""
+    migrate(parse_location(first))
+    assert problems_of(first) == []
+    add = (
+        "INSERT INTO sessions (key, user_id, agent_id, created_at, updated_at) "
+        "VALUES ('work\\:chat\\:acme\\:eve', '{}', 'work', 1, 1)"
+    )
+    with connect(first).begin() as connection:
+        query = "SELECT user_id, key, conversation_id, message_count FROM sessions ORDER BY key"
+        assert connection.execute(text(query)).all() == [
+            ("ada", "oracle:web:bob:default", None, 2),
+            ("ada", "work:chat:acme:eve", 1, 4),
+        ]
+        connection.execute(text(add.format("bob")))
+    with connect(first).begin() as connection, pytest.raises(IntegrityError):
+        connection.execute(text(add.format("ada")))
+
+
+async def test_a_budget_of_a_session_is_its_users(first: str) -> None:
+    """What two shared is divided by what each has used. Calls that were cut settle as before."""
+    await asyncio.to_thread(migrate, parse_location(first))
+    with connect(first).connect() as connection:
+        query = "SELECT scope, unit, used, held FROM budgets WHERE used + held > 0 ORDER BY 1, 2"
+        assert connection.execute(text(query)).all() == [
+            ("session:ada:oracle:web:bob:default", "tokens", 10, 0),
+            ("session:ada:oracle:web:bob:default", "usd", 250_000_000, 0),
+            ("session:ada:work:chat:acme:eve", "tokens", 111, 30),
+            ("session:bob:oracle:web:bob:default", "tokens", 7, 9),
+            ("user:ada", "tokens", 128, 30),
+        ]
+    async with await Store.open(first, redact=str) as store:  # the call outside runs is settled
+        assert isinstance(await store.runs.claim_next(1), ClaimedRun)
+        found = {budget.scope: budget for budget in await budgets_of(store) if budget.used}
+    assert found["session:ada:work:chat:acme:eve"].used == 141
+    assert found["session:bob:oracle:web:bob:default"].used == 16
+    assert not any(budget.reserved for budget in found.values())
 
 
 async def test_runs_of_an_earlier_schema_go_on(later: str) -> None:

@@ -223,6 +223,19 @@ VALID: dict[str, dict[str, Any]] = {
         "content": "x",
         "created_at": 0,
     },
+    "note_versions": {
+        "id": 1,
+        "user_id": "ada",
+        "project_id": "p",
+        "path": "a.md",
+        "version": "v",
+        "old_version": "",
+        "size": 0,
+        "stored_bytes": 0,
+        "action": "write",
+        "author": "oracle",
+        "written_at": 1.0,
+    },
     "notices": {
         "id": 1,
         "user_id": "ada",
@@ -283,6 +296,7 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("thread_entries", "author", {"author": "eve"}),
     ("thread_entries", "entry_type", {"entry_type": "rumour"}),
     ("thread_entries", "content", {"content": ""}),
+    ("note_versions", "action", {"action": "read"}),
     ("notices", "severity", {"severity": "fatal"}),
     ("notices", "moment", {"moment": "never"}),
     ("notices", "due_at", {"moment": "time"}),
@@ -295,6 +309,9 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("approvals", "decided", {"decision": "approved", "decided_by": "ada"}),
     ("approvals", "decided", {"decision": "approved", "decided_at": 1}),
     ("approvals", "decided", {"decided_at": 1, "decided_by": "ada"}),
+    ("tokens", "budget_tokens", {"budget_tokens": -1}),
+    ("tokens", "budget_nanos", {"budget_nanos": -1}),
+    ("tokens", "budget_period", {"budget_period": "week"}),
     ("audit", "kind", {"kind": "gossip"}),
     ("audit", "outcome", {"outcome": "maybe"}),
     ("audit", "what", {"what": ""}),
@@ -384,7 +401,7 @@ def test_every_check_is_tried() -> None:
     named = {
         constraint.name
         for table in schema.metadata.tables.values()
-        for constraint in table.constraints
+        for constraint in (*table.constraints, *(c for col in table.c for c in col.constraints))
         if isinstance(constraint, CheckConstraint)
     }
     assert named == {f"ck_{table}_{check}" for table, check, _ in REFUSED}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dodona.core.domain.agents import QueueMode
+from dodona.core.domain.api_tokens import TokenLimits
 from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     NewMessage,
@@ -83,11 +84,47 @@ async def test_sessions_and_the_context_are_apart(store: Store) -> None:
 
 
 async def test_a_session_is_its_owners(store: Store) -> None:
-    """Whoever else uses its key finds nothing, and changes nothing."""
+    """Another user's message with the same key starts a lane of its own, with no history."""
     asked = await send(store)
-    with pytest.raises(NotFound, match="there is no session"):
-        await send(store, user_id="eve")
-    assert (await store.sessions.get("ada", KEY)).conversation_id == asked.conversation_id
+    assert isinstance(asked, ClaimedRun)
+    await end(store, asked)
+    again = await send(store, "one more")  # ada's lane is busy now
+    other = await send(store, user_id="eve")
+    assert isinstance(other, ClaimedRun)
+    assert isinstance(other.window, Window)
+    assert (other.project.user_id, other.window.messages) == ("eve", ())
+    assert again.conversation_id == asked.conversation_id != other.conversation_id
+
+
+async def test_a_waiting_message_keeps_its_token(store: Store) -> None:
+    """A message with another token, or without one, is not joined to it: each pays for its own."""
+    limits = TokenLimits(budget_tokens=5, agents=frozenset({"work"}), models=frozenset({"m"}))
+    tokens = [
+        (await store.api_tokens.create("ada", {"chat"}, by="local", limits=each))[0]
+        for each in (limits, TokenLimits())
+    ]
+    mode = {"queueing": QueueMode.COLLECT}
+    first = await send(store, "one", **mode)
+    assert isinstance(first, ClaimedRun)
+    sent = [
+        (await send(store, text, token=token, **mode)).run_id
+        for text, token in (
+            ("two", tokens[0]),
+            ("three", tokens[0]),
+            ("four", tokens[1]),
+            ("five", None),
+        )
+    ]
+    assert sent[0] == sent[1]
+    assert len(set(sent)) == 3
+    await end(store, first)
+    found: list[ClaimedRun] = []
+    for _ in range(3):
+        found.append(await follow(store, first))
+        await end(store, found[-1])
+    assert [each.question.content for each in found] == ["two\n\nthree", "four", "five"]
+    assert [each.token for each in found] == [*tokens, None]
+    assert tokens[0].limits == limits
 
 
 async def test_an_unknown_project_is_refused(store: Store) -> None:

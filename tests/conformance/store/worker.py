@@ -141,7 +141,13 @@ async def ask(url: str, lane: str) -> None:
         assert isinstance(driven, ClaimedRun), driven
         run_id = driven.run_id
         asking = NewApproval(
-            run_id=run_id, call_id="call", tool="t", arguments={}, reason="", expires_at=1e12
+            run_id=run_id,
+            call_id="call",
+            tool="t",
+            arguments={},
+            arguments_hash="",
+            reason="",
+            expires_at=1e12,
         )
         await store.approvals.request("ada", asking)
         _tell(run_id)

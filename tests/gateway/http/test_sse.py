@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dodona.agent.question import Question
-from dodona.core.chunks import StreamChunk, content, restart
+from dodona.core.chunks import ContentChunk, RestartChunk, StreamChunk
 from dodona.core.errors import Cancelled, StoreError
 from dodona.core.events import Event
 from dodona.gateway.http.sse import encode_events
@@ -21,7 +21,8 @@ FIRST = 1_000_001
 
 def test_a_batch_is_one_piece_and_every_event_two_lines() -> None:
     """The id is the chunk's seq; text with line breaks stays on its line."""
-    batch = [StreamChunk(3, 7, content("a\nb\r\n\u2028")), StreamChunk(3, 8, restart(6, "again"))]
+    restart = RestartChunk(discard_after=6, reason="again")
+    batch = [StreamChunk(3, 7, ContentChunk("a\nb\r\n\u2028")), StreamChunk(3, 8, restart)]
     assert encode_events(batch).decode() == (
         'id: 7\ndata: {"type":"content","content":"a\\nb\\r\\n\u2028","run_id":3,"seq":7}\n\n'
         'id: 8\ndata: {"type":"restart","discard_after":6,"reason":"again","run_id":3,"seq":8}\n\n'
@@ -30,7 +31,7 @@ def test_a_batch_is_one_piece_and_every_event_two_lines() -> None:
 
 def test_half_a_character_does_not_break_a_stream() -> None:
     """A model may cut one in two."""
-    assert b"x\xef\xbf\xbdy" in encode_events([StreamChunk(1, 1, content("x\ud83dy"))])
+    assert b"x\xef\xbf\xbdy" in encode_events([StreamChunk(1, 1, ContentChunk("x\ud83dy"))])
 
 
 async def test_an_answer_streams_as_it_comes(gateway: Gateway) -> None:
@@ -186,6 +187,7 @@ async def test_events_are_told_to_their_user_as_they_happen(gateway: Gateway) ->
         "id": "e-1",
         "type": "tool.call.success",
         "dedupe_key": "",
+        "marks": [],
         "source": "test",
         "severity": "info",
         "payload": mine,

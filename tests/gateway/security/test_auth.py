@@ -18,10 +18,17 @@ from dodona.gateway.security.caller import CALLER_KEY, Caller
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from tests.gateway.plain_agency import PlainAgency
+from tests.gateway.speaking import speaking
 from tests.gateway.talking import Gateway, ready
 from tests.gateway.tokens import Keys, eventually, keyed_gateway
 
 RUNS = "/api/runs"
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
 
 
 @pytest.fixture
@@ -58,22 +65,64 @@ async def test_a_token_says_whose_request_it_is(keyed: tuple[Gateway, Keys]) -> 
         "",
         "Basic bG9jYWw6bG9jYWw=",
         "dod_" + "A" * 43,
-        "Bearer " + "x" * 5_000,
+        "Bearer dod_" + "x" * 5_000,
         "Bearer ÿÿÿ",
+        "Bearer dod_ÿ",
+        "Bearer sk-one sk-two",
+        'Bearer "sk-one"',
+        "Bearer DOD_short",
+        "Bearer\tsk-one",
+        "Bearer,sk-one",
+        "Digest sk-one",
     ],
 )
-async def test_a_wrong_token_is_nobody(keyed: tuple[Gateway, Keys], header: str) -> None:
+@pytest.mark.parametrize("path", [RUNS, "/v1/models", "/ws"])
+async def test_a_wrong_token_is_nobody(keyed: tuple[Gateway, Keys], header: str, path: str) -> None:
     """It never falls back to the operator, and the answer says how to come in."""
     gateway, _ = keyed
-    async with gateway.client.get(
-        gateway.url + RUNS, headers={"Authorization": header}
-    ) as response:
+    headers = {"Authorization": header, **(UPGRADE if path == "/ws" else {})}
+    async with gateway.client.get(gateway.url + path, headers=headers) as response:
         told = await response.json()
         assert response.status == 401
         assert response.headers["www-authenticate"] == 'Bearer realm="dodona"'
     assert told["error"]["code"] == "unauthorized"
-    assert "dodona token create" in told["error"]["hint"]
+    assert "dodona token create" in str(told["error"])
     assert gateway.agency.runs.asked == []
+
+
+@pytest.mark.parametrize("key", ["sk-one", "none", "a.b_c~d+e/f-1=="])
+async def test_the_key_of_another_service_is_no_token(
+    keyed: tuple[Gateway, Keys], key: str
+) -> None:
+    """Under /v1, where clients always send one; elsewhere it is a wrong token."""
+    gateway, _ = keyed
+    headers = {"Authorization": f"Bearer {key}"}
+    assert await status_of(gateway, headers, "/v1/models") == 200
+    assert await status_of(gateway, headers) == 401
+
+
+async def test_white_space_that_is_none_makes_a_token_wrong(
+    keyed: tuple[Gateway, Keys],
+) -> None:
+    """A right one with a no-break space behind it, which text would be stripped of."""
+    gateway, keys = keyed
+    right = (await keys.make("read"))["Authorization"].encode()
+    for end, status in ((b" \t", 200), (b"\xa0", 401), (b"\x85", 401)):
+        sent = b"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nConnection: close\r\n"
+        answer = await gateway.raw(sent + b"Authorization: " + right + end + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+@pytest.mark.parametrize(
+    "frame", [{"token": ""}, {"token": None}, {"token": 7}, {"token": "x", "id": 1}, {"token": {}}]
+)
+async def test_a_first_frame_with_a_malformed_token_is_nobody(
+    gateway: Gateway, frame: dict[str, object]
+) -> None:
+    """The connection is closed, though the operator's needs no token."""
+    async with speaking(gateway.client, gateway.url) as speaker:
+        await speaker.say(frame)
+        assert await speaker.closed() == 4001
 
 
 async def test_two_tokens_at_once_are_nobody(keyed: tuple[Gateway, Keys]) -> None:
@@ -134,7 +183,27 @@ FORWARDING = [
     "Via",
     "CF-Connecting-IP",
     "True-Client-IP",
+    *("X-Client-IP", "X-Cluster-Client-IP", "Fastly-Client-IP", "Fly-Client-IP", "Client-IP"),
+    *("CF-Connecting-IPv6", "X-Azure-ClientIP", "X-Azure-SocketIP", "X-Sucuri-ClientIP"),
+    *("X-AppEngine-User-IP", "X-NF-Client-Connection-IP", "X-Vercel-Forwarded-For"),
+    *("X-Original-Forwarded-For", "X-Original-Host", "X-Original-URL", "X-Rewrite-URL"),
+    *("X-Forwarded", "Forwarded-For", "X-Forward-For", "X_Forwarded_For", "X-Remote-IP"),
+    *("X-Remote-Addr", "Remote-Addr", "X-Host", "X-Scheme", "X-Envoy-External-Address"),
+    *("X-Forwarded-Server", "X-Forwarded-Port", "Proxy-Client-IP", "WL-Proxy-Client-IP"),
+    *("X-ProxyUser-Ip", "Proxy-Authorization", "X-Amzn-Trace-Id", "X-Amz-Cf-Id", "CDN-Loop"),
+    *("CloudFront-Viewer-Address", "X-Varnish", "Tailscale-User-Login", "Ngrok-Trace-Id"),
 ]
+# What clients send without any proxy.
+DIRECT = [
+    *("User-Agent", "X-Request-Id", "X-Client-Version", "X-Stainless-Lang", "Traceparent"),
+    *("Sec-Fetch-Dest", "OpenAI-Organization", "Priority", "DNT", "If-None-Match"),
+]
+
+
+@pytest.mark.parametrize("header", DIRECT)
+async def test_what_clients_send_themselves_means_no_proxy(gateway: Gateway, header: str) -> None:
+    """The operator's own programs need no token."""
+    assert await status_of(gateway, {header: "x"}) == 200
 
 
 @pytest.mark.parametrize("header", FORWARDING)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dodona.core.messages import ToolCall
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
+from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, SourceReference, ToolCallResult, ToolContext
 from dodona.tools.call import call_tool
@@ -55,8 +56,13 @@ class Oracle:
         async def code_of(_user_id: str, project_id: str) -> IndexedCode | NoCode:
             return self.code if project_id == "one" else NoCode()
 
+        self.marks = NO_MARKS
+
+        async def marks_of(_user_id: str, _project_id: str) -> Marks:
+            return self.marks
+
         self.tools = ToolRegistry()
-        add_code_tools(self.tools, code_of)
+        add_code_tools(self.tools, code_of, marks_of)
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).write_text(text, encoding="utf-8")
@@ -248,3 +254,23 @@ async def test_none_of_them_changes_anything(oracle: Oracle) -> None:
         tool = oracle.tools.find(name)
         assert tool is not None
         assert tool.effect is Effect.NONE
+
+
+async def test_the_code_of_others_is_marked(oracle: Oracle) -> None:
+    """Whatever the tool; the code of the project is not."""
+    calls = (
+        ("search_code", {"query": "meter"}),
+        ("find_definition", {"name": "Meter"}),
+        ("find_references", {"name": "Meter"}),
+        ("get_repo_map", {}),
+        ("read_code", {"path": "meter.py"}),
+    )
+    for marks in (NO_MARKS, frozenset({Mark(Origin.PEER, "code")})):
+        oracle.marks = marks
+        for name, arguments in calls:
+            found = await oracle.call(name, "one", **arguments)
+            assert (found.result.failed, found.output.marks) == (False, marks), name
+        hint = (
+            "Did you mean" in (await oracle.call("read_code", "one", path="metre.py")).result.text
+        )
+        assert hint is not bool(marks), "an error has no marks, so it names no file of others"

@@ -17,10 +17,11 @@ import pytest
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import ToolContext
+from dodona.store import Store
 from dodona.tools import index_follower
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault import Vault, add_vault_tools
+from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault, add_vault_tools
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -223,13 +224,20 @@ async def test_many_notes_that_come_at_once_block_nobody(garden: Garden, tmp_pat
 
 
 async def test_who_asks_while_changes_wait_is_told(
-    garden: Garden, monkeypatch: pytest.MonkeyPatch
+    garden: Garden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer comes after a bounded wait, and says what it may lack."""
     monkeypatch.setattr(index_follower, "CATCH_UP_SECONDS", 0.2)
 
-    async def vault_of(_user_id: str, _project_id: str) -> Vault:
-        return garden.vault
+    store = await Store.open(str(tmp_path / "store.db"), redact=str)
+    notes = ProjectNotes(
+        garden.vault,
+        MarkedBlocks(store.note_marks, "ada", "vault"),
+        NoteHistory(store.note_versions, "ada", "one"),
+    )
+
+    async def notes_of(_user_id: str, _project_id: str) -> ProjectNotes:
+        return notes
 
     with closing(sqlite3.connect(garden.file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")  # another process writes to the index
@@ -239,11 +247,12 @@ async def test_who_asks_while_changes_wait_is_told(
                 await asyncio.sleep(0.02)
         assert await garden.found("oak") == ["a.md"]
         registry = ToolRegistry()
-        add_vault_tools(registry, vault_of)
+        add_vault_tools(registry, notes_of)
         call = ToolCall("1", "vault_search", '{"query": "oak"}')
         context = ToolContext("ada", "one", "run/1")
         found = await call_tool(registry, call, agent="oracle", context=context)
         assert "[Recent changes are still being indexed. Ask again for them.]" in found.result.text
         other.execute("ROLLBACK")
     await garden.comes("elm", "a.md")
+    await store.close()
     assert not garden.vault.is_behind

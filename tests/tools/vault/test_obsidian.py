@@ -67,7 +67,11 @@ async def test_it_is_read_as_it_is(vault: Vault) -> None:
     for words in ("Quercus", "speaking tree", "dodona", "deciduous"):
         assert (await vault.search(words, 5))[0].path == "Trees/Oak.md"
     assert not {hit.path for hit in await vault.search("plugin thrown", 9)}
-    assert await vault.tags() == [("dodona", 1), ("tree", 1), ("tree/deciduous", 1)]
+    assert [(each.tag, each.notes) for each in await vault.tags()] == [
+        ("dodona", 1),
+        ("tree", 1),
+        ("tree/deciduous", 1),
+    ]
     assert texts(vault) == FILES
 
 

@@ -162,8 +162,8 @@ async def test_only_vetted_addresses_are_fetched(desk: Desk) -> None:
     for url in (site.url("/a?stolen=secret"), site.url("/b"), site.url("/a", host="other.test")):
         outcome = await desk.fetch(url, vetted=vetted)
         assert outcome.result.text == (
-            f"{url} cannot be fetched: after text from the web has entered this conversation, only "
-            "URLs that the user typed or a search returned can be fetched. "
+            f"{url} cannot be fetched: this conversation contains untrusted and private text, so "
+            "only URLs that the user typed or a search returned can be fetched. "
             "Search for it, or ask the user to type the URL."
         )
     assert (await desk.fetch(site.url("/a"), vetted=set())).result.failed

@@ -24,9 +24,9 @@ from dodona.agent.conversation.insights import (
     extract_insight,
     plain_text,
 )
-from dodona.agent.conversation.provenance import Provenance
 from dodona.agent.conversation.summary import ConversationSummary, merge_names, sanitize_lines
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
 
 COMPRESS_AT_PERCENT: Final = 80  # of the token budget, or of the maximum number of runs
 KEEP_PERCENT: Final = 30  # stays unchanged
@@ -63,6 +63,7 @@ class CompressionPlan:
     exchanges: tuple[OldExchange, ...]
     remaining_tokens: int  # of the exchanges that stay unchanged
     tokens_before: int  # of the whole window
+    provenance: Provenance = NO_PROVENANCE  # of the exchanges and the summary
 
     @property
     def run_id(self) -> int:
@@ -81,7 +82,6 @@ class CompressionPlan:
             merge_names(previous.decisions, (d for insight in insights for d in insight.decisions)),
             merge_names(previous.symbols, (s for insight in insights for s in insight.symbols)),
             merge_names(previous.files, (f for i in insights for f in i.files if ", " not in f)),
-            previous.untrusted.union(*(each.provenance.untrusted for each in self.exchanges)),
         )
 
 
@@ -114,7 +114,10 @@ def plan_compression(window: Window, *, budget: int, max_runs: int) -> Compressi
     if not old:
         return None
     previous = ConversationSummary.parse(summary.content) if summary else ConversationSummary()
-    return CompressionPlan(previous, old, sum(sizes[len(old) :]), total)
+    provenance = Provenance(summary.marks, summary.is_private) if summary else NO_PROVENANCE
+    for exchange in old:
+        provenance = provenance.merged_with(exchange.provenance)
+    return CompressionPlan(previous, old, sum(sizes[len(old) :]), total, provenance)
 
 
 def summary_limit(budget: int) -> int:

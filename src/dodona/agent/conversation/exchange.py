@@ -15,18 +15,20 @@ from typing import Any, cast
 import msgspec
 
 from dodona.agent.conversation.citations import Citation
-from dodona.agent.conversation.provenance import NO_PROVENANCE, Provenance
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import StoredMessage
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
 from dodona.core.messages import (
     AssistantText,
+    ContextText,
     Message,
     RawMessage,
-    SystemText,
     ToolCall,
     ToolResult,
     UserText,
 )
 from dodona.core.ports.tools import SourceReference
+from dodona.store.db.text import to_json
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ class NoticeRecord(msgspec.Struct, frozen=True):
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The metadata of a stored answer, as far as later runs read it."""
+    """The metadata of a stored answer; `last` are the chunks that its steps do not have."""
 
     turns: tuple[TurnRecord, ...] = ()
     sources: tuple[SourceReference, ...] = ()
@@ -92,10 +94,13 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     notices: tuple[NoticeRecord, ...] = ()
     provenance: Provenance = NO_PROVENANCE
     partial: bool = False
+    model: str | None = None
+    tokens_used: int = 0
+    last: tuple[StreamChunk, ...] = ()
 
     @classmethod
     def read(cls, message: StoredMessage) -> ExchangeRecord:
-        return msgspec.convert(message.metadata or {}, cls)
+        return msgspec.json.decode(message.metadata or "{}", type=cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +154,7 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
             yield AssistantText(message.content, raw=message.raw)
         case _:
             # Not written by Dodona, so the call that it answers is unknown.
-            yield SystemText(f"A tool returned: {message.content}")
+            yield ContextText(f"A tool returned: {message.content}")
 
 
 def _interleave_notices(
@@ -159,7 +164,7 @@ def _interleave_notices(
     for index in range(len(turns) + 1):
         texts = [notice.text for notice in notices if notice.turn == index and notice.text]
         if texts:
-            yield SystemText("\n".join(texts))
+            yield ContextText("\n".join(texts))
         if index < len(turns):
             yield from turns[index].messages()
 
@@ -182,8 +187,14 @@ class Exchange:
         answer = AssistantText(self.content, raw=self.raw)
         return (*_interleave_notices(self.turns, self.notices), answer)
 
-    def metadata(self, **more: Any) -> dict[str, Any]:
-        """Metadata of the stored assistant message, without empty values."""
+    def metadata(
+        self,
+        *,
+        model: str | None = None,
+        tokens_used: int = 0,
+        last: Sequence[StreamChunk] = (),
+    ) -> str:
+        """Metadata of the stored assistant message."""
         record = ExchangeRecord(
             turns=tuple(turn.record() for turn in self.turns),
             sources=self.sources,
@@ -191,6 +202,8 @@ class Exchange:
             notices=self.notices,
             provenance=self.provenance,
             partial=self.is_partial,
+            model=model,
+            tokens_used=tokens_used,
+            last=tuple(last),
         )
-        values = {**msgspec.to_builtins(record), **more}
-        return {name: value for name, value in values.items() if value not in ([], {}, None)}
+        return to_json(record)

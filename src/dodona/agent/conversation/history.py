@@ -7,22 +7,19 @@ serialised for the provider again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import msgspec
-
-from dodona.agent.conversation.exchange import to_model_messages
-from dodona.agent.conversation.provenance import NO_PROVENANCE, Provenance
-from dodona.agent.conversation.summary import ConversationSummary
+from dodona.agent.conversation.exchange import ExchangeRecord, to_model_messages
 from dodona.agent.conversation.transcript import TOKENS_PER_MESSAGE, digest_messages
 from dodona.core.domain.conversations.conversation import (
     CachedWindow,
     ClaimedRun,
-    StoredMessage,
+    Window,
 )
-from dodona.core.messages import Message, Origin, SystemText
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
+from dodona.core.messages import ContextText, Message
 
 CACHE_SIZE: Final = 64
 # User, project, and session; the session is None for a context.
@@ -40,11 +37,6 @@ class History:
     runs: int = 0
     digest: bytes = b""
     provenance: Provenance = NO_PROVENANCE
-
-    @property
-    def untrusted(self) -> frozenset[Origin]:
-        """Untrusted origins of texts in the history."""
-        return self.provenance.untrusted
 
     def extended_with(
         self, messages: Sequence[Message], tokens: int, provenance: Provenance
@@ -67,16 +59,12 @@ def load_history(inputs: ClaimedRun) -> History:
     if isinstance(window, CachedWindow):
         return window.payload
     messages = to_model_messages(window.messages)
-    provenance = _merge_provenance(window.messages)
     if window.summary is not None:
         text = window.summary.content
-        messages = (SystemText(f"{SUMMARY_PREFIX}\n{text}"), *messages)
-        # A summary of untrusted text is untrusted too.
-        untrusted = ConversationSummary.parse(text).untrusted
-        provenance = Provenance(untrusted).merged_with(provenance)
+        messages = (ContextText(f"{SUMMARY_PREFIX}\n{text}"), *messages)
     runs = len({message.run_id for message in window.messages})
     tokens = window.tokens + TOKENS_PER_MESSAGE * len(messages)
-    return History(messages, tokens, runs, digest_messages(messages), provenance)
+    return History(messages, tokens, runs, digest_messages(messages), window_provenance(window))
 
 
 class HistoryCache:
@@ -125,10 +113,10 @@ def conversation_key(inputs: ClaimedRun) -> ConversationKey:
     return inputs.context.user_id, inputs.context.project_id, inputs.session_key
 
 
-def _merge_provenance(messages: Iterable[StoredMessage]) -> Provenance:
-    provenance = Provenance()
-    for message in messages:
-        record = (message.metadata or {}).get("provenance")
-        if record:
-            provenance = provenance.merged_with(msgspec.convert(record, Provenance))
+def window_provenance(window: Window) -> Provenance:
+    """Return what the text of a window is derived from."""
+    summary = window.summary
+    provenance = Provenance(summary.marks, summary.is_private) if summary else NO_PROVENANCE
+    for message in window.messages:
+        provenance = provenance.merged_with(ExchangeRecord.read(message).provenance)
     return provenance

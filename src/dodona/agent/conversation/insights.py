@@ -150,7 +150,7 @@ def extract_insight(question: str, exchange: Exchange) -> Insight:
                 question_text,
                 sentences,
                 calls,
-                has_untrusted=bool(exchange.provenance.untrusted),
+                has_untrusted=bool(exchange.provenance.marks),
             ),
             MAX_DECISIONS,
         ),

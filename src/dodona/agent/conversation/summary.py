@@ -5,7 +5,6 @@
     - Use PostgreSQL for clusters.
     Symbols: Meter, settle_cut
     Files: src/meter.py
-    From outside: web
 
 A later summary builds on this one, so the text is parsed back. Text from an exchange has its own
 line and is escaped, so that it cannot start one of the parts.
@@ -19,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dodona.agent.conversation.insights import information_score
-from dodona.core.messages import Origin
 
 MAX_NAMES: Final = 200  # of decisions, symbols and files, each
 SYMBOLS_PERCENT: Final = 30  # of the tokens, at most
@@ -30,8 +28,7 @@ CountTokens: TypeAlias = Callable[[str], int]
 _DECISIONS: Final = "Decisions:"
 _SYMBOLS: Final = "Symbols:"
 _FILES: Final = "Files:"
-_UNTRUSTED: Final = "From outside:"
-_HEADINGS: Final = (_DECISIONS, _SYMBOLS, _FILES, _UNTRUSTED)
+_HEADINGS: Final = (_DECISIONS, _SYMBOLS, _FILES)
 _SENTENCE = re.compile(r"(?<=[.!?…。！？])\s+")
 # Control characters, and those that change the text direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
@@ -45,7 +42,6 @@ class ConversationSummary:
     decisions: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    untrusted: frozenset[Origin] = frozenset()  # untrusted origins of texts that were read
 
     @classmethod
     def parse(cls, content: str) -> ConversationSummary:
@@ -62,15 +58,11 @@ class ConversationSummary:
                 target = decisions
             else:
                 parts[heading] = line.removeprefix(heading)
-        origins = {origin.value: origin for origin in Origin}
         return cls(
             tuple(line for line in lines if line.strip()),
             tuple(line for line in decisions if line.strip()),
             _split_names(parts.get(_SYMBOLS, "")),
             _split_names(parts.get(_FILES, "")),
-            frozenset(
-                origins[name] for name in _split_names(parts.get(_UNTRUSTED, "")) if name in origins
-            ),
         )
 
     def to_text(self) -> str:
@@ -80,8 +72,6 @@ class ConversationSummary:
             parts += [_DECISIONS, *(f"- {decision}" for decision in self.decisions)]
         parts += [f"{_SYMBOLS} {', '.join(self.symbols)}"] if self.symbols else []
         parts += [f"{_FILES} {', '.join(self.files)}"] if self.files else []
-        origins = sorted(origin.value for origin in self.untrusted)
-        parts += [f"{_UNTRUSTED} {', '.join(origins)}"] if origins else []
         return "\n".join(parts)
 
     def trim_to(
@@ -91,11 +81,7 @@ class ConversationSummary:
 
         Prose is cut at the end; of independent lines, the newest and most informative remain.
         """
-        tokens_left = (
-            max_tokens
-            - count(ConversationSummary(untrusted=self.untrusted).to_text())
-            - 4 * len(_HEADINGS)
-        )
+        tokens_left = max_tokens - 4 * len(_HEADINGS)
         decisions = _newest_that_fit(self.decisions, tokens_left, count)
         tokens_left -= _token_cost(decisions, count)
         symbols = _newest_that_fit(
@@ -111,7 +97,7 @@ class ConversationSummary:
             if is_prose
             else _most_informative(self.lines, tokens_left, count)
         )
-        return ConversationSummary(lines, decisions, symbols, files, self.untrusted)
+        return ConversationSummary(lines, decisions, symbols, files)
 
 
 def merge_names(existing: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ the stored results. Rules may emit further events, up to `MAX_RULE_DEPTH` levels
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from msgspec import to_builtins
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.turn_control.state import AgentState
-from dodona.core import chunks
+from dodona.core.chunks import SystemChunk
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.domain.rules import (
     Deny,
@@ -29,7 +30,9 @@ from dodona.core.domain.rules import (
     RunTree,
     SetState,
 )
+from dodona.core.domain.trust import can_hold_text, merge_marks
 from dodona.core.events import SELF_NOTIFY, TOOL_CALL_PENDING, Event, Severity
+from dodona.store.key_values import StoredValue
 from dodona.trees import Blackboard, Step
 
 MAX_RULE_DEPTH: Final = 5  # levels of events that rules emit in response to events
@@ -64,7 +67,7 @@ def emit_event(
 def emit_tree_event(context: RunContext, event: Event) -> None:
     """Emit an event of the tree runtime as an event of the run."""
     run_event = context.build_event(event.type, event.severity, event.payload)
-    event = replace(event, payload=run_event.payload)
+    event = replace(event, payload=run_event.payload, marks=run_event.marks)
     context.emit(event)
     handle_event(context, event)
 
@@ -95,13 +98,23 @@ def handle_event(
         fired_rules=frozenset(notifications.fired_rules),
     )
     verdicts: list[RuleAction] = []
-    for fired in fired_actions:
+    for fired in _with_marks(context, event, fired_actions):
         notifications.fired_rules.add(fired.rule)
         if _is_verdict(fired, event):
             verdicts.append(fired)
         else:
             _apply_action(context, fired, depth)
     return verdicts
+
+
+def _with_marks(
+    context: RunContext, event: Event, fired_actions: Sequence[RuleAction]
+) -> Iterator[RuleAction]:
+    """Yield the actions with the marks of what their rules read: run, event and pack's state."""
+    for fired in fired_actions:
+        pack_marks = context.notifications.overrides.pack_marks(fired.pack)
+        marks = merge_marks(context.marks, event.marks, pack_marks)
+        yield dataclasses.replace(fired, marks=marks) if marks else fired
 
 
 def _is_verdict(fired: RuleAction, event: Event) -> bool:
@@ -114,16 +127,17 @@ def _apply_action(context: RunContext, fired: RuleAction, depth: int) -> None:
     action = fired.action
     match action:
         case NotifySelf():
-            _emit_from_rule(context, fired, self_notice_event(context, action, fired.rule), depth)
+            _emit_from_rule(context, fired, self_notice_event(context, action, fired), depth)
         case EmitEvent():
             event = context.build_event(action.type, action.severity, action.payload)
-            _emit_from_rule(context, fired, replace(event, source=f"rule.{fired.rule}"), depth)
+            event = replace(event, source=f"rule.{fired.rule}", marks=fired.marks)
+            _emit_from_rule(context, fired, event, depth)
         case LogMessage():
             if context.is_live:
                 level = _LOG_LEVELS.get(action.level, logging.INFO)
                 _rule_log.log(level, "%s: %s", fired.rule, action.message)
         case SetState():
-            set_pack_state(context, fired.pack, {action.key: action.value})
+            set_pack_state(context, fired, {action.key: action.value})
         case RunTree():
             context.notifications.pending_rule_trees.append(fired)
         case Deny() | RequireApproval():
@@ -140,20 +154,28 @@ def _emit_from_rule(context: RunContext, fired: RuleAction, event: Event, depth:
     handle_event(context, event, depth=depth + 1)
 
 
-def self_notice_event(context: RunContext, action: NotifySelf, rule: str) -> Event:
+def self_notice_event(context: RunContext, action: NotifySelf, fired: RuleAction) -> Event:
     """Return the event for a rule's notice to the agent."""
     severity = _SEVERITY_BY_PRIORITY.get(action.priority, Severity.INFO)
     payload = {"message": action.message, "priority": action.priority, "category": action.category}
-    return replace(context.build_event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
+    event = context.build_event(SELF_NOTIFY, severity, payload)
+    return replace(event, source=f"rule.{fired.rule}", marks=fired.marks)
 
 
-def set_pack_state(context: RunContext, pack: str, values: Mapping[str, Any]) -> None:
-    """Set values of a pack's state. Rules see them at once; the next commit stores them."""
-    state = context.notifications.overrides.pack_state.setdefault(pack, {})
-    state.update(values)
+def set_pack_state(context: RunContext, fired: RuleAction, values: Mapping[str, Any]) -> None:
+    """Set values of a pack's state. Rules see them at once; the next commit stores them.
+
+    A value has the marks of the run. A text may also be derived from all that the rule has read; a
+    number or a flag cannot contain instructions, so counters do not keep the marks of older state.
+    """
+    stored = {
+        key: StoredValue(value, fired.marks if can_hold_text(value) else context.marks)
+        for key, value in values.items()
+    }
+    context.notifications.overrides.set_pack_state(fired.pack, stored)
     if context.is_live:
         put_operation = context.deps.storage.pack_state.put_operation
-        context.journal.add_to_next_commit(put_operation(context.user_id, pack, values))
+        context.journal.add_to_next_commit(put_operation(context.user_id, fired.pack, stored))
 
 
 def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,7 +238,12 @@ def deliver_notices(
     if not context.is_subagent:
         for notice in notices:
             if notice.user_text:
-                step.emit(chunks.system(notice.system_type, notice.user_text, notice.metadata))
+                chunk = SystemChunk(
+                    system_type=notice.system_type,
+                    system_message=notice.user_text,
+                    metadata=dict(notice.metadata),
+                )
+                step.emit(chunk)
     return notices
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import convert
+from msgspec.structs import asdict
 
 from dodona.agent.conversation.citations import Citation, find_citations, may_contain_citation
 from dodona.agent.conversation.exchange import Exchange, Turn
-from dodona.agent.conversation.provenance import Provenance
 from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
-from dodona.agent.safety.untrusted import record_origins
+from dodona.agent.safety.trust import record_reading
 from dodona.agent.turn_control import decision
 from dodona.agent.turn_control.decision import limit_reached_warning
 from dodona.agent.turn_control.state import AgentState, TurnWarning
-from dodona.core import chunks
+from dodona.core.chunks import ContentChunk, SourceChunk, SystemChunk
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
@@ -47,15 +47,15 @@ def cite_sources(bb: Blackboard, host: RunContext, step: Step) -> None:
     """Show the sources of the answer, and flag citations that no tool returned."""
     del bb
     for source in cited_sources(host):
-        step.emit(chunks.source(source))
+        step.emit(SourceChunk(**asdict(source)))
     unknown = [citation.target for citation in answer_citations(host) if not citation.found]
     if unknown:
         targets = ", ".join(unknown)
         step.emit(
-            chunks.system(
-                "citation_unknown",
-                f"The answer cites sources that no tool returned: {targets}.",
-                {"citations": unknown},
+            SystemChunk(
+                system_type="citation_unknown",
+                system_message=f"The answer cites sources that no tool returned: {targets}.",
+                metadata={"citations": unknown},
             )
         )
 
@@ -102,7 +102,6 @@ def save_exchange(bb: Blackboard, host: RunContext) -> None:
         turns=tuple(host.turns),
         sources=cited_sources(host),
         citations=answer_citations(host),
-        provenance=_provenance(host),
         notices=tuple(host.notices),
     )
     bb["saved"] = True
@@ -124,15 +123,9 @@ def save_partial(bb: Blackboard, host: RunContext) -> None:
         turns=tuple(host.turns),
         sources=cited_sources(host),
         is_partial=True,
-        provenance=_provenance(host),
         notices=tuple(host.notices),
     )
     bb["saved"] = True
-
-
-def _provenance(host: RunContext) -> Provenance:
-    """Sources and origins, including those of the history: the answer may outlive the history."""
-    return Provenance.of(host.sources, host.untrusted_origins)
 
 
 def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
@@ -148,7 +141,7 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
         for index, call in enumerate(answer.calls)
     )
     host.turns.append(Turn(answer, results))
-    record_origins(host, records.values())
+    record_reading(host, records.values())
 
 
 @leaf("oracle.explain_end", reads=("state", "failure"), writes=("failure", "stopped"), step=True)
@@ -169,9 +162,9 @@ def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
         emit_event(host, kind, Severity.ERROR, message=warning.text, **details)
         deliver_notices(host, step, InjectionPoint.IMMEDIATE)
     else:
-        step.emit(chunks.system(warning.system_type, warning.text, warning.metadata))
+        step.emit(warning.chunk())
     if host.partial_answer is None or not host.partial_answer.text.strip():
-        step.emit(chunks.content(warning.text))
+        step.emit(ContentChunk(warning.text))
     bb["stopped"] = warning.text
     return True
 
@@ -227,6 +220,6 @@ def _build_warning(reason: str, state: AgentState, host: RunContext) -> TurnWarn
 def recover(bb: Blackboard, step: Step) -> None:
     """Report that the tree was stuck, so that the run has an answer."""
     text = "The agent got stuck and was stopped. Ask again, or look at the trace of the run."
-    step.emit(chunks.system("error", text, {}))
+    step.emit(SystemChunk(system_type="error", system_message=text, metadata={}))
     bb["failure"] = {"code": "tree_stuck", "message": "the agent got stuck.", "hint": "Ask again."}
     bb["stopped"] = text

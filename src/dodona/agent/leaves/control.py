@@ -14,7 +14,7 @@ from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import decorator, leaf
 from dodona.agent.turn_control.loop_detector import LoopDetector
 from dodona.agent.turn_control.state import AgentState, TurnWarning
-from dodona.core import chunks
+from dodona.core.chunks import ContextUpdateChunk
 from dodona.core.domain import notices
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import (
@@ -59,10 +59,12 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
 
 
 def _emit_context_size(host: RunContext, step: Step) -> None:
-    size = chunks.context_update(
-        tokens=host.transcript.tokens, limit=host.chosen_model.context_size
+    step.emit(
+        ContextUpdateChunk(
+            context_tokens=host.transcript.tokens,
+            max_context_tokens=host.chosen_model.context_size,
+        )
     )
-    step.emit(size)
 
 
 def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
@@ -76,7 +78,7 @@ def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
 def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> notices.Notice:
     """Show a warning of the decision tree, and return it as a notice for the model."""
     if not host.is_subagent:
-        step.emit(chunks.system(warning.system_type, warning.text, warning.metadata))
+        step.emit(warning.chunk())
     return notices.Notice(
         subscriber="turn-control",
         event_type=AGENT_TURN_START,

@@ -12,7 +12,7 @@ from dodona.agent.model_calls import ModelCall, call_in_run
 from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import leaf
-from dodona.core import chunks
+from dodona.core.chunks import ContentChunk, RestartChunk, ThinkingChunk
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
 from dodona.core.ports.model import (
@@ -41,18 +41,18 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Call the model, and stream its response to the user."""
-    before = host.feed.last_seq
+    before, untrusted = host.feed.last_seq, host.untrusted
 
     def emit_chunk(event: ModelEvent) -> None:
         match event:
             case _ if host.is_subagent:
                 step.progress()  # its text is for the calling agent, not for the user
             case TextDelta(text):
-                step.emit(chunks.content(text))
+                step.emit(ContentChunk(text, untrusted))
             case ThinkingDelta(text):
-                step.emit(chunks.thinking(text))
+                step.emit(ThinkingChunk(text, untrusted))
             case Restart(reason):
-                step.emit(chunks.restart(before, reason))
+                step.emit(RestartChunk(discard_after=before, reason=reason))
             case _:
                 step.progress()
 
@@ -69,7 +69,7 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     if not (answer.calls or answer.text.strip()):
         answer = structs.replace(answer, text=EMPTY_ANSWER_TEXT, raw=None)
         if not host.is_subagent:
-            step.emit(chunks.content(EMPTY_ANSWER_TEXT))
+            step.emit(ContentChunk(EMPTY_ANSWER_TEXT))
     bb["answer"] = to_builtins(answer)
     return True
 

@@ -13,7 +13,9 @@ from dodona.agent.run_context.notifications import NotificationsState
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_trees
 from dodona.core.domain.notices import InjectionPoint, Notice
-from dodona.core.messages import SystemText
+from dodona.core.domain.trust import merge_marks
+from dodona.core.events import SELF_NOTIFY
+from dodona.core.messages import ContextText
 from dodona.trees import Blackboard, Step
 
 _DELIVERY_POINTS: Final = (
@@ -49,13 +51,19 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
 
 @leaf("oracle.add_notices", reads=("notices", "inbox"))
 def add_notices(bb: Blackboard, host: RunContext) -> None:
-    """Add delivered notices to the transcript; persistent ones are stored with the exchange."""
+    """Add delivered notices to the transcript; persistent ones are stored with the exchange.
+
+    The run gets the marks of what the model reads.
+    """
     if bb["inbox"]:
         host.notifications.restore(convert(bb["inbox"], NotificationsState))
     notices = convert(bb["notices"], list[Notice])
-    texts = [notice.text for notice in notices if notice.text]
-    if texts:
-        text = "\n".join(texts)
-        host.transcript.add(SystemText(text), host.count_tokens(text))
+    shown = [notice for notice in notices if notice.text]
+    if shown:
+        text = "\n".join(notice.text for notice in shown)
+        # Stored notices, and what an agent or a rule wrote, may quote anything that was read then.
+        is_private = any(each.stored_ids or each.event_type == SELF_NOTIFY for each in shown)
+        host.record_reading(merge_marks(*(notice.marks for notice in shown)), is_private=is_private)
+        host.transcript.add(ContextText(text), host.count_tokens(text))
     turn = len(host.turns)
     host.notices += (NoticeRecord(turn, each.text) for each in notices if each.is_persistent)

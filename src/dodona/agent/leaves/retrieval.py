@@ -12,7 +12,7 @@ from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import leaf
 from dodona.core.errors import DodonaError
 from dodona.core.events import SOURCE_STALE
-from dodona.core.messages import Message, SystemText, UserText
+from dodona.core.messages import ContextText, Message, UserText
 from dodona.core.ports.tools import SourceKind, ToolCategory
 from dodona.trees import Blackboard
 
@@ -29,7 +29,8 @@ _log = logging.getLogger(__name__)
 async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
     """List the notes and threads relevant to the question, and sources changed since last read.
 
-    The lists follow the history, so that requests share a prefix that providers can cache.
+    The lists follow the history, so that requests share a prefix that providers can cache. Titles
+    and names from untrusted sources are left out: they would mark every run of the project.
     """
     categories = _tool_categories(host)
     stale, *listings = await asyncio.gather(
@@ -45,7 +46,8 @@ def add_question(bb: Blackboard, host: RunContext) -> None:
     for path in bb["stale"]:
         emit_event(host, SOURCE_STALE, path=path)
     retrieved: str = bb["retrieved"]
-    before: tuple[Message, ...] = (SystemText(retrieved),) if retrieved else ()
+    host.record_reading((), is_private=bool(retrieved))
+    before: tuple[Message, ...] = (ContextText(retrieved),) if retrieved else ()
     host.add_prompt(*before, UserText(host.inputs.question.content))
 
 
@@ -64,7 +66,7 @@ async def _list_notes(host: RunContext, categories: set[ToolCategory]) -> str:
     except DodonaError as error:
         _log.warning("could not list the notes: %s", error)
         return ""
-    lines = [f"{note.path}  {note.title}" for note in relevant]
+    lines = [f"{note.path}  {note.title}" for note in relevant if not note.marks]
     return _format_listing(host, "Notes of the project, the most relevant first:", lines)
 
 
@@ -77,9 +79,10 @@ async def _list_threads(host: RunContext, categories: set[ToolCategory]) -> str:
         return ""
     hits = await logs.search(*scope, host.inputs.question.content, limit=MAX_THREADS)
     relevant = dict.fromkeys(hit.thread_id for hit in hits)
-    titles = {hit.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
+    titles = {hit.thread_id: hit.title for hit in hits if not hit.marks}
+    titles |= {thread.id: thread.title for thread in threads if not thread.marks}
     ordered = [*relevant, *(thread.id for thread in threads if thread.id not in relevant)]
-    lines = [f"thread:{thread_id}  {titles[thread_id]}" for thread_id in ordered]
+    lines = [f"thread:{number}  {titles[number]}" for number in ordered if number in titles]
     return _format_listing(host, "Threads of the project:", lines)
 
 

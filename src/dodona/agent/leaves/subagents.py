@@ -14,6 +14,7 @@ from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.leaves.answer import end_warning
 from dodona.agent.leaves.approval import (
     approval_of,
+    check_approval,
     current_call,
     describe_call,
     emit_pending_call,
@@ -25,6 +26,8 @@ from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.run import SubagentResult, run_subagent
 from dodona.agent.turn_control.state import TurnWarning
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
+from dodona.core.domain.trust import NO_MARKS, merge_marks
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
 from dodona.core.ports.tools import ToolCallResult, ToolOutput
@@ -75,8 +78,8 @@ async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     subagent = host.snapshot.subagents[subagent_name(call.name)]
     started = perf_counter()
     task = _parse_task(call)
-    approval = approval_of(bb)
-    if approval is not None and approval.is_denied:
+    approval = await check_approval(bb, step, host, call)
+    if approval.is_denied:
         outcome = approval.reason
     elif task:
         outcome = await _try_subagent(bb, step, host, subagent, task)
@@ -84,9 +87,9 @@ async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
         outcome = 'The arguments must be {"task": "a description of the task"}.'
     seconds = perf_counter() - started
     record = _report(host, step, call, outcome, index=bb["_index"], seconds=seconds)
-    if approval is not None:
-        paused = record.paused_seconds + approval.paused_seconds
-        record = replace(record, events=approval.events, paused_seconds=paused)
+    paused = record.paused_seconds + approval.paused_seconds
+    marks = merge_marks(record.marks, approval.marks)
+    record = replace(record, events=approval.events, marks=marks, paused_seconds=paused)
     bb["tool_results"] = to_builtins(record)
 
 
@@ -99,31 +102,39 @@ def _report(
     index: int,
     seconds: float,
 ) -> ToolResultRecord:
-    """Show the result, and return its record: with tokens and origins if the subagent ran."""
+    """Show the result, and return its record: with tokens and marks if the subagent ran."""
     duration_ms = round(seconds * 1000)
     if isinstance(outcome, str):
         result = ToolResult(call.id, call.name, outcome, failed=True)
-        record = report_result(host, step, index, ToolCallResult(result, duration_ms))
+        record = report_result(host, step, index, ToolCallResult(result, duration_ms), NO_MARKS)
         return replace(record, paused_seconds=seconds)
     context = outcome.context
     result = ToolResult(call.id, call.name, outcome.text, failed=outcome.failed)
     output = ToolOutput(outcome.text, tuple(context.sources))
-    record = report_result(host, step, index, ToolCallResult(result, duration_ms, output=output))
+    call_result = ToolCallResult(result, duration_ms, output=output)
+    record = report_result(host, step, index, call_result, context.marks)
     return replace(
         record,
         paused_seconds=seconds,
         tokens=outcome.tokens,
-        untrusted_origins=tuple(context.untrusted_origins),
+        is_private=context.has_read_private,
         subagent=context.role.name,
     )
 
 
 async def _try_subagent(
-    bb: Blackboard, step: Step, host: RunContext, subagent: SubagentSnapshot, task: str
+    bb: Blackboard,
+    step: Step,
+    host: RunContext,
+    subagent: SubagentSnapshot,
+    task: str,
+    provenance: Provenance = NO_PROVENANCE,
 ) -> SubagentResult | str:
     """Run the subagent; return its result, or an error text if it could not start."""
     try:
-        return await run_subagent(host, step, subagent, task, state=host.load_state(bb))
+        return await run_subagent(
+            host, step, subagent, task, state=host.load_state(bb), task_provenance=provenance
+        )
     except DodonaError as error:
         return f"The {subagent.name} failed: {error.message}"
 
@@ -153,16 +164,16 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
     """Summarise a large result with the Librarian. On failure the result stays unchanged."""
     result = convert(bb["tool_results"], ToolResultRecord)
     librarian = host.snapshot.subagents[LIBRARIAN.name]
-    chosen = await host.deps.models.choose(
-        host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model,
-        agent=host.agent_id,
+    chosen = await host.choose_model(
+        host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model
     )
     if chosen.model.provider == EXTRACTIVE_PROVIDER:
         return
     started = perf_counter()
     without_tools = dataclasses.replace(librarian, tools=())
     task = summary_prompt(result, bb["_item"]["arguments"], host.inputs.question.content)
-    outcome = await _try_subagent(bb, step, host, without_tools, task)
+    provenance = Provenance(result.marks, result.is_private)
+    outcome = await _try_subagent(bb, step, host, without_tools, task, provenance)
     if isinstance(outcome, str):
         return
     paused = result.paused_seconds + perf_counter() - started

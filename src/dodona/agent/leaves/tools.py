@@ -12,16 +12,18 @@ from dodona.agent.conversation.exchange import Turn
 from dodona.agent.events.dispatch import emit_event, handle_event, tool_result_for_rules
 from dodona.agent.leaves.approval import (
     approval_of,
+    check_approval,
     current_call,
     describe_call,
     emit_pending_call,
     find_offered_tool,
 )
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolResultRecord
+from dodona.agent.run_context.records import ApprovalRecord, ToolResultRecord
 from dodona.agent.run_context.registries import leaf
-from dodona.agent.safety.untrusted import allowed_urls, record_origins
-from dodona.core import chunks
+from dodona.agent.safety.trust import allowed_urls, record_reading
+from dodona.core.chunks import ResultSource, ToolResultChunk
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.errors import did_you_mean
 from dodona.core.events import (
     AGENT_TURN_END,
@@ -35,7 +37,7 @@ from dodona.core.events import (
 )
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import ToolCallResult, ToolContext
+from dodona.core.ports.tools import Tool, ToolCallResult, ToolContext
 from dodona.trees import Blackboard, Step
 
 UNKNOWN_OUTCOME_TEXT: Final = (
@@ -66,38 +68,56 @@ def _denial_reason(bb: Blackboard) -> str:
 async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Execute one tool call. An error is also a result for the model."""
     call = current_call(bb)
-    approval = approval_of(bb)
-    if approval is None:
+    if approval_of(bb) is None:
         emit_pending_call(host, step, call)
     tool = find_offered_tool(host, call.name)
+    approval = ApprovalRecord(call.id)
+    is_called = False
     if step.outcome_unknown:
         outcome = _failed_result(call, UNKNOWN_OUTCOME_TEXT)
     elif tool is None:
         outcome = _failed_result(call, _unknown_tool_text(host, call))
-    elif reason := _denial_reason(bb):
-        outcome = _failed_result(call, reason)
+    elif (approval := await check_approval(bb, step, host, call)).is_denied:
+        outcome = _failed_result(call, approval.reason)
     else:
-        outcome = await _call_tool(host, step, call)
-    record = report_result(host, step, bb["_index"], outcome)
-    if tool is not None and tool.origin.is_untrusted:
-        record = replace(record, untrusted_origins=(tool.origin,))
-    if approval is not None:
-        events, paused = (*approval.events, *record.events), approval.paused_seconds
-        record = replace(record, events=events, paused_seconds=paused)
+        is_called = True
+        outcome = await _call_tool(host, step, call, is_approved=bool(approval.approval_id))
+    marks = approval.marks  # of the reason, if the call was denied
+    if tool is not None and is_called:
+        marks = merge_marks(marks, outcome.output.marks, _marks_of_origin(tool, outcome))
+    record = report_result(host, step, bb["_index"], outcome, marks)
+    record = replace(
+        record,
+        events=(*approval.events, *record.events),
+        is_private=tool is not None and is_called and tool.reads_private,
+        paused_seconds=approval.paused_seconds,
+    )
     bb["tool_results"] = to_builtins(record)
+
+
+def _marks_of_origin(tool: Tool, outcome: ToolCallResult) -> Marks:
+    """Return the mark of a tool whose text is untrusted: the page, else the tool."""
+    if not tool.origin.is_untrusted:
+        return NO_MARKS
+    sources = outcome.output.sources
+    name = sources[0].path if len(sources) == 1 else tool.spec.name
+    return frozenset({Mark.of(tool.origin, name)})
 
 
 def _failed_result(call: ToolCall, text: str) -> ToolCallResult:
     return ToolCallResult(ToolResult(call.id, call.name, text, failed=True), 0)
 
 
-async def _call_tool(host: RunContext, step: Step, call: ToolCall) -> ToolCallResult:
+async def _call_tool(
+    host: RunContext, step: Step, call: ToolCall, *, is_approved: bool
+) -> ToolCallResult:
     tool_context = ToolContext(
         host.user_id,
         host.project_id,
         key=f"run-{host.run_id}/{host.step_key(step)}",
         agent=host.role.name,
-        allowed_urls=allowed_urls(host),
+        allowed_urls=allowed_urls(host, call, is_approved=is_approved),
+        marks=host.marks,
     )
     return await host.deps.call_tool(call, agent=host.role.name, context=tool_context)
 
@@ -109,17 +129,17 @@ def _unknown_tool_text(host: RunContext, call: ToolCall) -> str:
 
 
 def report_result(
-    host: RunContext, step: Step, index: int, outcome: ToolCallResult
+    host: RunContext, step: Step, index: int, outcome: ToolCallResult, marks: Marks
 ) -> ToolResultRecord:
     """Show a tool result to the user, emit its event, and return the record for the journal."""
     result, output = outcome.result, outcome.output
     step.emit(
-        chunks.tool_result(
+        ToolResultChunk(
             id=result.call_id,
             name=result.name,
             result=result.text,
             status="error" if result.failed else "success",
-            sources=output.sources,
+            sources=[ResultSource(each.path, each.lines, each.kind) for each in output.sources],
         )
     )
     record = ToolResultRecord(
@@ -135,6 +155,7 @@ def report_result(
         scores=output.scores,
         events=output.events,
         notices=output.notices,
+        marks=marks,
     )
     host.emit(_result_event(host, record))
     return record
@@ -143,10 +164,12 @@ def report_result(
 def _result_event(host: RunContext, record: ToolResultRecord) -> Event:
     """The event of a tool result, built from its stored record, also after a crash."""
     payload = {"tool": record.name, "call": record.id, "ms": record.duration_ms}
-    if not record.failed:
-        return host.build_event(TOOL_CALL_SUCCESS, Severity.INFO, payload)
-    kind = TOOL_CALL_TIMEOUT if record.timed_out else TOOL_CALL_FAILURE
-    return host.build_event(kind, Severity.WARNING, {**payload, "error": record.text[:200]})
+    kind, severity = TOOL_CALL_SUCCESS, Severity.INFO
+    if record.failed:
+        kind = TOOL_CALL_TIMEOUT if record.timed_out else TOOL_CALL_FAILURE
+        severity, payload = Severity.WARNING, {**payload, "error": record.text[:200]}
+    event = host.build_event(kind, severity, payload)
+    return replace(event, marks=merge_marks(event.marks, record.marks)) if record.marks else event
 
 
 @leaf("oracle.record_results", reads=("tool_results", "state"), writes=("state",))
@@ -177,10 +200,11 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
         state = replace(state, tokens_used=state.tokens_used + tokens).with_pause(paused)
     host.save_state(bb, state)
     host.notifications.record_turn((each.name, each.failed) for each in records.values())
+    # First: the events of the results contain parts of their texts.
+    record_reading(host, records.values())
     for _, record in sorted(records.items()):
         host.sources.update(dict.fromkeys(record.sources))
         _handle_result(host, record)
-    record_origins(host, records.values())
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 
 

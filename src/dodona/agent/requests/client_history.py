@@ -10,13 +10,22 @@ import asyncio
 import json
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Final
 from uuid import uuid4
 
+from dodona.agent.conversation.exchange import ExchangeRecord
+from dodona.agent.run_context.chunk_feed import Redact
 from dodona.core.domain.conversations.conversation import NewMessage
 from dodona.core.domain.conversations.sessions import parse_session_key, session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.domain.provenance import Provenance
+from dodona.core.domain.trust import Mark
+from dodona.core.messages import Origin
 from dodona.core.ports.model import TokenCounter
 from dodona.store import Store
+from dodona.store.db.text import to_json
+
+CLIENT_HISTORY: Final = "history sent by a client of /v1"
 
 
 def digest_of(*parts: object) -> str:
@@ -52,8 +61,9 @@ class ClientHistory:
 class ClientHistoryIndex:
     """Finds the conversation that a client's history belongs to, by its digest."""
 
-    def __init__(self, storage: Store, counter: TokenCounter) -> None:
+    def __init__(self, storage: Store, counter: TokenCounter, redact: Redact) -> None:
         self._storage = storage
+        self._redact = redact
         self._counter = counter
 
     async def match_or_create(self, user_id: str, history: ClientHistory) -> str:
@@ -75,16 +85,21 @@ class ClientHistoryIndex:
         exchanges = await asyncio.to_thread(self._to_messages, history)
         await self._storage.client_histories.import_session(
             user_id,
-            session_key(history.agent_id, history.channel, history.account, peer),
+            session_key(
+                history.agent_id, history.channel, history.account, peer, redact=self._redact
+            ),
             agent_id=history.agent_id,
             project_id=history.project_id,
             exchanges=exchanges,
         )
 
     def _to_messages(self, history: ClientHistory) -> list[list[NewMessage]]:
+        # Not the words of the user and of the model: whatever the client read may be in them.
+        provenance = Provenance(frozenset({Mark.of(Origin.PEER, CLIENT_HISTORY)}), is_private=True)
+        metadata = to_json(ExchangeRecord(provenance=provenance))
         exchanges = [
             [
-                NewMessage(role, text, max(1, self._counter.count(text, "")))
+                NewMessage(role, text, max(1, self._counter.count(text, "")), metadata)
                 for role, text in zip(("user", "assistant"), exchange, strict=True)
                 if text
             ]

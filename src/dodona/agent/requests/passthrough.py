@@ -61,7 +61,10 @@ class ModelPassthrough:
 
     async def _build_call(self, passthrough: PassthroughRequest) -> ModelCall:
         agent, client_request = passthrough.agent, passthrough.request
-        chosen = await self._deps.models.choose(passthrough.model, agent=agent.id)
+        token = passthrough.scope.token
+        if token is not None:
+            token.check_agent(agent.id)
+        chosen = await self._deps.models.choose(passthrough.model, agent=agent.id, token=token)
         request = replace(
             client_request,
             messages=(*_system_messages(agent), *client_request.messages),

@@ -37,6 +37,7 @@ class Oracle:
         """
         deps, text = self._deps, request.question
         agent = self._find_agent(request)
+        await self._check_token(request, agent)
         if not text.strip() or len(text) > max_chars:
             raise BadRequest(
                 f"a message must have 1 to {max_chars:,} characters (got {len(text):,})."
@@ -53,6 +54,15 @@ class Oracle:
                 cached_window=self._histories.get(user_id, project_id, session_key),
             )
         )
+
+    async def _check_token(self, request: RunRequest, agent: AgentDef) -> None:
+        """Raise AccessDenied if the request's token does not allow the agent or the model."""
+        token, model = request.token, request.options.model
+        if token is None:
+            return
+        token.check_agent(agent.id)
+        if model and token.limits.models is not None:
+            await self._deps.models.choose(model, agent=agent.id, token=token)
 
     def _find_agent(self, request: RunRequest) -> AgentDef:
         agents, name = self._deps.agents(), request.agent_id

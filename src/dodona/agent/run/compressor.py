@@ -121,7 +121,10 @@ class Compressor:
             decisions=summary.decisions,
             mentioned_symbols=summary.symbols,
             mentioned_files=summary.files,
-            insights=result.insights,
+            # With untrusted text among the exchanges, it may be in the insight of any of them.
+            insights={} if plan.provenance.marks else result.insights,
+            marks=plan.provenance.marks,
+            is_private=plan.provenance.is_private,
             head_id=context.run_id,
             context_tokens=plan.remaining_tokens + tokens,
         )
@@ -154,7 +157,7 @@ class Compressor:
     ) -> tuple[str, ModelSummary] | None:
         """Return the model's name and its summary; None without a model, or if the call failed."""
         try:
-            chosen = await self._deps.models.choose(_model_name(context), agent=context.agent_id)
+            chosen = await context.choose_model(_model_name(context))
             if chosen.model.provider == EXTRACTIVE_PROVIDER:
                 return None
             async with asyncio.timeout(SUMMARY_TIMEOUT_SECONDS):

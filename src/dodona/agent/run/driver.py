@@ -15,7 +15,6 @@ from dodona.agent.run.compressor import Compressor, PostRunTask
 from dodona.agent.run.finish import (
     CANCELLED,
     RunResult,
-    dump_chunks,
     failed_result,
     finish_run,
     result_of,
@@ -26,12 +25,11 @@ from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.snapshot import SnapshotBuilder
-from dodona.core import chunks
-from dodona.core.chunks import StreamChunk
+from dodona.core.chunks import ErrorChunk
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage, RunEnd
 from dodona.core.domain.conversations.sessions import parse_session_key
-from dodona.core.errors import RunFenced, StoreError
+from dodona.core.errors import RunFenced, StoreError, to_body
 from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
 from dodona.core.ports.model import ChosenModel
 from dodona.store.runs.journal import RunJournal
@@ -133,7 +131,7 @@ class Driver:
             # The run has not ended: the next process that polls its lane resumes it.
             _log.error("could not write run %s: %s", claimed.run_id, error)
             self._deps.storage.runs.release_claim(claimed)
-            feed.publish([feed.assign_seq(chunks.error(error))])
+            feed.append(ErrorChunk(to_body(error)))
         except Exception:  # noqa: BLE001 - last resort: nothing above catches it
             _log.exception("run %s crashed", claimed.run_id)
         finally:
@@ -152,7 +150,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claimed.run_id, error)
+            result = failed_result(claimed, error)
             await self._fail_before_start(result, journal, feed)
             self._emit_end(claimed, result)
             return None
@@ -163,7 +161,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claimed.run_id, error)
+            result = failed_result(claimed, error)
         updated_at, history = await finish_run(context, result)
         self._emit_end(claimed, result)
         max_runs = context.snapshot.settings.max_context_nodes
@@ -173,7 +171,7 @@ class Driver:
     def _emit_end(self, claimed: ClaimedRun, result: RunResult) -> None:
         details = {
             "status": result.status.value,
-            "error": None if result.failure is None else result.failure["code"],
+            "error": result.failure and result.failure.code,
             "seconds": round(max(0.0, time() - claimed.started_at), 3),
         }
         _log.info("run ended", extra=details)
@@ -200,7 +198,9 @@ class Driver:
     ) -> RunContext:
         """Build everything the tree needs; raise if something is missing or invalid."""
         snapshot = await self._snapshot_builder.load_or_build(claimed)
-        chosen = await self._deps.models.choose(snapshot.model, agent=snapshot.agent_id)
+        chosen = await self._deps.models.choose(
+            snapshot.model, agent=snapshot.agent_id, token=claimed.token
+        )
         if claimed.pins is None:
             journal.pin(snapshot.encoded)
         await self._suspend_on_model_change(claimed, chosen)
@@ -218,13 +218,14 @@ class Driver:
         self, result: RunResult, journal: RunJournal, feed: ChunkFeed
     ) -> None:
         """End a run that has no tree or no model; only the error is stored."""
-        last = feed.assign_seq({"type": "error", "error": dict(result.failure or {})})
+        assert result.failure is not None
+        last = feed.assign_seq(ErrorChunk(result.failure))
         content = result.exchange.content
         message = NewMessage(
             role="assistant",
             content=content,
             token_count=max(1, self._deps.token_counter.count(content, "")),
-            metadata=result.exchange.metadata(last=dump_chunks([last])),
+            metadata=result.exchange.metadata(last=[last]),
         )
         await journal.end(RunEnd(status=result.status, messages=(message,), error=result.failure))
         feed.publish([last])
@@ -264,8 +265,7 @@ class Driver:
 
 def _publish_earlier_chunks(claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed) -> None:
     """Publish the durable chunks of earlier attempts; their other chunks are dropped."""
-    durable = [StreamChunk(claimed.run_id, seq, body) for seq, body in journal.past_chunks()]
-    feed.preload(replay_chunks(claimed.run_id, durable, claimed.attempt))
+    feed.preload(replay_chunks(claimed.run_id, journal.past_chunks(), claimed.attempt))
 
 
 def _initial_blackboard(context: RunContext) -> dict[str, Any]:

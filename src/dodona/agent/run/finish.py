@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dodona.agent.conversation.exchange import Exchange
@@ -14,11 +14,12 @@ from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
 from dodona.agent.question import context_id
 from dodona.agent.run_context.context import RunContext
 from dodona.core import chunks
-from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.contexts import OracleContext
-from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunStatus
+from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage, RunEnd, RunStatus
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
-from dodona.core.errors import Cancelled, DodonaError, as_json
+from dodona.core.domain.provenance import Provenance
+from dodona.core.domain.trust import question_marks, sort_marks
+from dodona.core.errors import Cancelled, DodonaError, ErrorBody, body_from_json, to_body
 from dodona.core.messages import UserText
 from dodona.core.ports.model import FinishReason
 from dodona.trees import Outcome
@@ -30,11 +31,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Status and exchange of a run. `failure` is the error as JSON; None on success."""
+    """Status, exchange and error of a run."""
 
     status: RunStatus
     exchange: Exchange
-    failure: Mapping[str, Any] | None = None
+    failure: ErrorBody | None = None
 
 
 def result_of(context: RunContext, outcome: Outcome) -> RunResult:
@@ -43,27 +44,29 @@ def result_of(context: RunContext, outcome: Outcome) -> RunResult:
         CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True
     )
     if outcome.end_reason == CANCELLED:
-        cancelled = as_json(Cancelled("the run was cancelled."))["error"]
+        cancelled = to_body(Cancelled("the run was cancelled."))
         return RunResult(RunStatus.CANCELLED, exchange, cancelled)
     failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
     if failure is None and not outcome.succeeded:
         message = (outcome.error or {}).get("message", "the tree failed.")
-        failure = {"code": "tree_failed", "message": message, "hint": ""}
+        failure = {"code": "tree_failed", "message": message}
     if failure is not None:
-        return RunResult(RunStatus.FAILED, exchange, failure)
+        return RunResult(RunStatus.FAILED, exchange, body_from_json(failure))
     return RunResult(RunStatus.SUCCEEDED, exchange)
 
 
-def failed_result(run_id: int, error: Exception) -> RunResult:
+def failed_result(claimed: ClaimedRun, error: Exception) -> RunResult:
     """Return the result of a run that could not start, or that hit a bug."""
     if isinstance(error, DodonaError):
-        failure = as_json(error)["error"]
+        failure = to_body(error)
     else:
-        _log.exception("run %s failed with an unexpected error", run_id, exc_info=error)
+        _log.exception("run %s failed with an unexpected error", claimed.run_id, exc_info=error)
         hint = "See the server log."
-        failure = {"code": "internal", "message": "internal error in Dodona.", "hint": hint}
-    text = f"No answer: {failure['message']}"
-    return RunResult(RunStatus.FAILED, Exchange(text, None, (), is_partial=True), failure)
+        failure = ErrorBody(code="internal", message="internal error in Dodona.", hint=hint)
+    text = f"No answer: {failure.message}"
+    provenance = Provenance(question_marks(claimed.origin, claimed.session_key))
+    exchange = Exchange(text, None, (), is_partial=True, provenance=provenance)
+    return RunResult(RunStatus.FAILED, exchange, failure)
 
 
 async def finish_run(context: RunContext, result: RunResult) -> tuple[float | None, History]:
@@ -73,12 +76,14 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     the history for the next question.
     """
     await _store_late_events(context)
-    inputs, exchange, oracle_context = context.inputs, result.exchange, context.inputs.context
+    inputs, oracle_context = context.inputs, context.inputs.context
+    # Whatever ended the run, and with the marks of the history: the answer may outlive the history.
+    exchange = replace(result.exchange, provenance=_provenance(context))
     run_tokens = context.count_tokens(exchange.content) + context.turn_tokens
     tokens_before = context.history.tokens + inputs.question.token_count
     context_tokens = min(oracle_context.token_budget, tokens_before + run_tokens)
     tokens_left = oracle_context.token_budget - context_tokens
-    last = [context.feed.assign_seq(body) for body in _final_bodies(context, result, tokens_left)]
+    last = [*map(context.feed.assign_seq, _final_chunks(context, result, tokens_left))]
     insight = extract_insight(inputs.question.content, exchange)
     mentions = _new_mentions(oracle_context, insight)
     partial_chunks = (
@@ -97,7 +102,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
                     metadata=exchange.metadata(
                         model=model or None,
                         tokens_used=context.tokens_used,
-                        last=dump_chunks([*partial_chunks, *last]),
+                        last=[*partial_chunks, *last],
                     ),
                     raw=exchange.raw,
                     key_insight=insight.key_insight,
@@ -111,6 +116,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
             decisions=mentions.decisions,
             mentioned_symbols=mentions.symbols,
             mentioned_files=mentions.files,
+            marks=context.marks,
         )
     )
     context.feed.publish(last)
@@ -118,6 +124,10 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     return updated_at, context.history.extended_with(
         messages, inputs.question.token_count + run_tokens, exchange.provenance
     )
+
+
+def _provenance(context: RunContext) -> Provenance:
+    return Provenance.of(context.sources, context.marks, is_private=context.has_read_private)
 
 
 def _update_session_usage(context: RunContext) -> None:
@@ -158,27 +168,25 @@ def _new_mentions(oracle_context: OracleContext, insight: Insight) -> Insight:
     )
 
 
-def dump_chunks(sent_chunks: Sequence[StreamChunk]) -> list[list[Any]]:
-    """Return chunks as JSON pairs of sequence number and body."""
-    return [[chunk.seq, chunk.body] for chunk in sent_chunks]
-
-
-def _final_bodies(
+def _final_chunks(
     context: RunContext, result: RunResult, context_tokens_remaining: int
-) -> list[dict[str, Any]]:
+) -> list[chunks.AnyChunk]:
     if result.failure is not None:
-        return [{"type": "error", "error": dict(result.failure)}]
+        return [chunks.ErrorChunk(result.failure)]
+    answer_tokens = context.count_tokens(result.exchange.content)
     return [
-        chunks.context_update(
-            tokens=context.transcript.tokens + context.count_tokens(result.exchange.content),
-            limit=context.chosen_model.context_size,
+        chunks.ContextUpdateChunk(
+            context_tokens=context.transcript.tokens + answer_tokens,
+            max_context_tokens=context.chosen_model.context_size,
         ),
-        chunks.done(
+        chunks.DoneChunk(
             tokens_used=context.tokens_used,
             model_used=context.answered_by[1] or context.chosen_model.model.name,
             context_id=context_id(context.run_id),
             context_tokens_remaining=context_tokens_remaining,
             finish=_finish_reason(context, result),
+            untrusted=context.untrusted,
+            marks=sort_marks(context.marks),
         ),
     ]
 

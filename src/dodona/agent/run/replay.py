@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
-from msgspec import convert
-
-from dodona.agent.conversation.citations import Citation
-from dodona.agent.question import context_id
-from dodona.agent.views.exchanges import OracleAnswer, tool_calls_in
+from dodona.agent.conversation.exchange import ExchangeRecord
+from dodona.agent.views.exchanges import OracleAnswer, tool_calls_of
 from dodona.core import chunks
-from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
-from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
-from dodona.core.ports.tools import SourceReference
+from dodona.core.errors import Cancelled, ErrorBody, StoreError, from_body, to_body
 from dodona.store import Store
 
 
@@ -23,10 +19,8 @@ async def load_stored_run(
 ) -> tuple[RunNode, list[StreamChunk]]:
     """Load a run and its durable chunks, with the final chunk if it has ended."""
     run = await storage.runs.get(user_id, run_id)
-    stored: list[StreamChunk] = []
-    for step in await storage.journals.list_steps(user_id, run_id):
-        output: Mapping[str, Any] = step.output or {}
-        stored += [StreamChunk(run_id, seq, body) for seq, body in output.get("chunks", ())]
+    steps = await storage.journals.list_steps(user_id, run_id)
+    stored = [chunk for step in steps if step.output for chunk in step.output.chunks]
     replayed = replay_chunks(run_id, stored, run.attempt)
     if not run.status.has_ended:
         return run, contiguous_prefix(replayed, run.attempt)
@@ -41,25 +35,14 @@ def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
 
 
 def _final_chunks(run: RunNode, answer: StoredMessage | None) -> list[StreamChunk]:
-    stored = ((answer.metadata or {}) if answer is not None else {}).get("last", ())
-    if stored:
-        return [StreamChunk(run.id, seq, body) for seq, body in stored]
-    # Cancelled before it started, or written before chunks were stored.
-    seq = (run.attempt + 1) * chunks.SEQ_PER_ATTEMPT
-    if run.status is RunStatus.SUCCEEDED and answer is not None:
-        body = chunks.done(
-            tokens_used=0, model_used="", context_id=context_id(run.id), context_tokens_remaining=0
-        )
-        return [
-            StreamChunk(run.id, seq - 1, chunks.content(answer.content)),
-            StreamChunk(run.id, seq, body),
-        ]
-    return [StreamChunk(run.id, seq, chunks.error(run_error(run)))]
+    if answer is not None and (last := ExchangeRecord.read(answer).last):
+        return [*last]
+    seq = (run.attempt + 1) * chunks.SEQ_PER_ATTEMPT  # cancelled before it started
+    return [StreamChunk(run.id, seq, chunks.ErrorChunk(_error_of(run)))]
 
 
-def run_error(run: RunNode) -> DodonaError:
-    """Return the error that ended a run."""
-    return Cancelled("the run was cancelled.") if run.error is None else from_json(run.error)
+def _error_of(run: RunNode) -> ErrorBody:
+    return run.error or to_body(Cancelled("the run was cancelled."))
 
 
 async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer:
@@ -72,19 +55,22 @@ async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer
             hint=f"Check it later: dodona run show {run_id}.",
         )
     if run.status is not RunStatus.SUCCEEDED or answer is None:
-        raise run_error(run)
-    metadata: Mapping[str, Any] = answer.metadata or {}
-    last: Mapping[str, Any] = metadata["last"][-1][1] if metadata.get("last") else {}
+        raise from_body(_error_of(run))
+    record = ExchangeRecord.read(answer)
+    done = record.last[-1].chunk
+    assert isinstance(done, chunks.DoneChunk)  # it succeeded
     return OracleAnswer(
         answer=answer.content,
-        sources=convert(metadata.get("sources", ()), list[SourceReference]),
-        citations=convert(metadata.get("citations", ()), list[Citation]),
-        tool_calls=tool_calls_in(metadata),
-        tokens_used=last.get("tokens_used", 0),
-        model_used=last.get("model_used", ""),
-        context_id=context_id(run_id),
+        sources=[*record.sources],
+        citations=[*record.citations],
+        tool_calls=tool_calls_of(record),
+        tokens_used=done.tokens_used,
+        model_used=done.model_used,
+        context_id=done.context_id,
         run_id=run_id,
-        context_tokens_remaining=last.get("context_tokens_remaining", 0),
+        context_tokens_remaining=done.context_tokens_remaining,
+        untrusted=done.untrusted,
+        marks=done.marks,
     )
 
 
@@ -100,7 +86,7 @@ def replay_chunks(
     """
     by_attempt: dict[int, list[StreamChunk]] = {}
     for chunk in sorted(stored_chunks, key=lambda chunk: chunk.seq):
-        by_attempt.setdefault(chunk.seq // SEQ_PER_ATTEMPT, []).append(chunk)
+        by_attempt.setdefault(chunk.seq // chunks.SEQ_PER_ATTEMPT, []).append(chunk)
     replayed = by_attempt.get(1, [])
     for number in range(2, attempt + 1):
         replayed = [*_with_restart(run_id, replayed, number), *by_attempt.get(number, [])]
@@ -109,7 +95,7 @@ def replay_chunks(
 
 def contiguous_prefix(sent_chunks: list[StreamChunk], attempt: int) -> list[StreamChunk]:
     """Return the chunks before the first gap in an attempt; a gap is a step that has not ended."""
-    expected = attempt * SEQ_PER_ATTEMPT
+    expected = attempt * chunks.SEQ_PER_ATTEMPT
     for index, chunk in enumerate(sent_chunks):
         if chunk.seq > expected:
             expected += 1
@@ -121,9 +107,7 @@ def contiguous_prefix(sent_chunks: list[StreamChunk], attempt: int) -> list[Stre
 def _with_restart(run_id: int, sent_chunks: list[StreamChunk], attempt: int) -> list[StreamChunk]:
     valid = contiguous_prefix(sent_chunks, attempt - 1)
     last = valid[-1].seq if valid else 0
-    bodies = [
-        chunks.restart(last, RESTART_REASON),
-        *(chunk.body for chunk in sent_chunks[len(valid) :]),
-    ]
-    first = attempt * SEQ_PER_ATTEMPT + 1
-    return [*valid, *(StreamChunk(run_id, first + n, body) for n, body in enumerate(bodies))]
+    restart = chunks.RestartChunk(discard_after=last, reason=RESTART_REASON)
+    repeated = [restart, *(each.chunk for each in sent_chunks[len(valid) :])]
+    first = attempt * chunks.SEQ_PER_ATTEMPT + 1
+    return [*valid, *(StreamChunk(run_id, first + n, chunk) for n, chunk in enumerate(repeated))]

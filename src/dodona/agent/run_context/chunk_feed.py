@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeAlias
 
-from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
+from msgspec import convert
+
+from dodona.core.chunks import (
+    SEQ_PER_ATTEMPT,
+    AnyChunk,
+    ContentChunk,
+    StreamChunk,
+    ThinkingChunk,
+)
+from dodona.core.json_document import to_builtins
 
 # Redacts secrets in every string of a JSON value.
 Redact: TypeAlias = Callable[[Any], Any]
@@ -44,10 +53,17 @@ class ChunkFeed:
         self._waiters: list[asyncio.Future[None]] = []
         self._is_closed = False
 
-    def assign_seq(self, body: Mapping[str, Any]) -> StreamChunk:
-        """Number a chunk without publishing it."""
+    def assign_seq(self, chunk: AnyChunk) -> StreamChunk:
+        """Number a chunk without publishing it. Its secrets are redacted."""
         self._seq_counter += 1
-        return StreamChunk(self.run_id, self._seq_counter, self._redact(body))
+        redacted: AnyChunk
+        if isinstance(chunk, ContentChunk):  # one for each token of the model, like the next
+            redacted = ContentChunk(self._redact(chunk.content), chunk.untrusted)
+        elif isinstance(chunk, ThinkingChunk):
+            redacted = ThinkingChunk(self._redact(chunk.content), chunk.untrusted)
+        else:
+            redacted = convert(self._redact(to_builtins(chunk)), type(chunk))
+        return StreamChunk(self.run_id, self._seq_counter, redacted)
 
     def preload(self, chunks: Sequence[StreamChunk]) -> None:
         """Start with the chunks of earlier attempts; numbering continues after the last one."""
@@ -58,13 +74,13 @@ class ChunkFeed:
         self._chunks.extend(chunks)
         self._wake_waiters()
 
-    def append(self, body: Mapping[str, Any]) -> list[Any]:
-        """Number and publish a chunk; return it in the form that steps store."""
-        chunk = self.assign_seq(body)
-        self._chunks.append(chunk)
+    def append(self, chunk: AnyChunk) -> StreamChunk:
+        """Number and publish a chunk; return it as steps store it."""
+        numbered = self.assign_seq(chunk)
+        self._chunks.append(numbered)
         if self._waiters:
             self._wake_waiters()
-        return [chunk.seq, chunk.body]
+        return numbered
 
     @property
     def last_seq(self) -> int:

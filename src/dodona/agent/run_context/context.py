@@ -7,27 +7,30 @@ the parameter `host`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dodona.agent.conversation.exchange import Exchange, NoticeRecord, Turn
 from dodona.agent.conversation.history import History, load_history
 from dodona.agent.conversation.transcript import Transcript
-from dodona.agent.run_context.chunk_feed import ChunkFeed
+from dodona.agent.run_context.chunk_feed import ChunkFeed, Redact
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.notifications import RunNotifications
 from dodona.agent.run_context.overrides import UserOverrides
 from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
 from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
+from dodona.core.chunks import Untrusted
 from dodona.core.domain.budgets import BillingScope
 from dodona.core.domain.conversations.conversation import NO_OPTIONS, ClaimedRun, RunOptions
 from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.domain.trust import Mark, Marks, merge_marks, question_marks
 from dodona.core.events import Event, Severity
-from dodona.core.messages import AssistantText, Message, Origin, UserText
+from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import SourceReference
 from dodona.notify import Inbox
@@ -74,10 +77,12 @@ class RunContext:
         "feed",
         "final_answer",
         "finish_reason",
+        "has_read_private",
         "history",
         "inputs",
         "is_live",
         "journal",
+        "marks",
         "notices",
         "notifications",
         "output_tokens",
@@ -90,7 +95,6 @@ class RunContext:
         "transcript",
         "turn_start_seq",
         "turns",
-        "untrusted_origins",
     )  # fmt: skip
 
     def __init__(
@@ -113,7 +117,7 @@ class RunContext:
         self.role = role = snapshot.role
         # A subagent sees only its task.
         self.history = history = History() if role.parent_step else load_history(inputs)
-        self.billing = _billing_scope(inputs, snapshot.agent_id)
+        self.billing = _billing_scope(inputs, snapshot.agent_id, deps.redact)
         inbox = Inbox(
             deps.subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers
         )
@@ -140,9 +144,11 @@ class RunContext:
         self.tokens_used = 0
         self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
         self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
-        self.untrusted_origins: set[Origin] = set(history.untrusted)  # of texts it has read
-        if (origin := Origin(inputs.origin)).is_untrusted:
-            self.untrusted_origins.add(origin)
+        # Of all text that the model has seen: its untrusted sources, and whether any is private.
+        self.marks: Marks = merge_marks(
+            history.provenance.marks, question_marks(inputs.origin, inputs.session_key)
+        )
+        self.has_read_private = history.provenance.is_private
         self.is_live = not inputs.is_resumed  # False during replay: events were emitted before
         self._cached_state: tuple[Any, AgentState] | None = None
 
@@ -157,8 +163,22 @@ class RunContext:
             journal=self.journal,
             feed=self.feed,
         )
-        context.untrusted_origins |= self.untrusted_origins
+        context.record_reading(self.marks, is_private=self.has_read_private)
         return context
+
+    def record_reading(self, marks: Iterable[Mark], *, is_private: bool = False) -> None:
+        """Record the untrusted sources of text that the model gets, and whether it is private."""
+        self.marks = merge_marks(self.marks, marks)
+        self.has_read_private = self.has_read_private or is_private
+
+    async def choose_model(self, name: str) -> ChosenModel:
+        """Choose a model by name, or the agent's, among those that the run may use."""
+        return await self.deps.models.choose(name, agent=self.agent_id, token=self.billing.token)
+
+    @property
+    def untrusted(self) -> Untrusted | UnsetType:
+        """Whether URLs in the text of the model may carry private text out."""
+        return True if self.marks and self.has_read_private else UNSET
 
     def add_prompt(self, *messages: Message) -> None:
         """Add the messages of a request to the transcript, after the history."""
@@ -213,14 +233,14 @@ class RunContext:
         return max(1, self.deps.token_counter.count(text, self.chosen_model.model.name))
 
     def build_event(self, kind: str, severity: Severity, payload: Mapping[str, Any]) -> Event:
-        """Build an event with the IDs of this run in its payload."""
+        """Build an event with the IDs of this run in its payload, and the marks of the run."""
         ids = {
             "user_id": self.user_id,
             "project_id": self.project_id,
             "run_id": self.run_id,
         }
         agent = self.role.name if self.is_subagent else self.agent_id
-        return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
+        return Event(kind, f"agent.{agent}", severity, {**payload, **ids}, marks=self.marks)
 
     def mark_live(self) -> None:
         """Record that the replay is over: from now on, events go to the bus."""
@@ -258,14 +278,17 @@ class RunContext:
         blackboard["state"] = record
 
 
-def _billing_scope(inputs: ClaimedRun, agent_id: str) -> BillingScope:
+def _billing_scope(inputs: ClaimedRun, agent_id: str, redact: Redact) -> BillingScope:
     """Return who pays for a run; each context is also a session."""
     user_id, project_id = inputs.context.user_id, inputs.context.project_id
-    key = inputs.session_key or session_key(agent_id, WEB_CHANNEL, user_id, project_id)
+    key = inputs.session_key or session_key(
+        agent_id, WEB_CHANNEL, user_id, project_id, redact=redact
+    )
     return BillingScope(
         user_id=user_id,
         agent_id=agent_id,
         session_key=key,
         run_id=inputs.run_id,
         attempt=inputs.attempt,
+        token=inputs.token,
     )

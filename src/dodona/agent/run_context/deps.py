@@ -33,7 +33,8 @@ class RunPolicy:
 
     summarise_results: bool = True  # the Librarian summarises tool results that are too large
     compress_context: bool = True  # summarise older exchanges when the context is nearly full
-    require_approval_after_untrusted: bool = True  # once a run has read untrusted text
+    hold_calls: bool = True  # calls that write or send, after a run has read untrusted text
+    allow_versioned_writes: bool = False  # even then, if a version of everything is kept
     approval_timeout: float = 600.0  # seconds until a pending approval expires
     token_budget: int = DEFAULT_TOKEN_BUDGET  # of new contexts, and of sessions
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dodona.core.domain.rules import RuleOverrides
+from dodona.core.domain.trust import Marks, merge_marks
 from dodona.core.ttl_cache import TtlCache
-from dodona.store.key_values import PackState
+from dodona.store.key_values import PackState, StoredValue
 
 OVERRIDES_KEY: Final = "dodona.choices"  # the storage key; no pack can have this ID
 CACHE_SIZE: Final = 1_000
@@ -17,16 +18,20 @@ CACHE_SECONDS: Final = 1.0  # then changes by other processes are read
 
 @dataclass(slots=True)
 class UserOverrides:
-    """Overrides of one user. Runs share the object, so a change takes effect at once."""
+    """Overrides of one user. Runs share the object, so a change takes effect at once.
+
+    `marked_keys` are the keys of `pack_state` whose values have marks, by pack.
+    """
 
     disabled_subscribers: set[str] = field(default_factory=set[str])
     enabled_subscribers: set[str] = field(default_factory=set[str])
     rules: RuleOverrides = field(default_factory=RuleOverrides)
     pack_state: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    marked_keys: dict[str, dict[str, Marks]] = field(default_factory=dict[str, dict[str, Marks]])
 
-    def load(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
+    def load(self, stored: Mapping[str, Mapping[str, StoredValue]]) -> None:
         """Replace all values with the stored ones."""
-        overrides = stored.get(OVERRIDES_KEY, {})
+        overrides = {key: each.value for key, each in stored.get(OVERRIDES_KEY, {}).items()}
         for subscribers, name in (
             (self.disabled_subscribers, "disabled_subscribers"),
             (self.enabled_subscribers, "enabled_subscribers"),
@@ -38,9 +43,24 @@ class UserOverrides:
             frozenset(overrides.get("disabled", ())),
             overrides.get("parameters", {}),
         )
-        self.pack_state = {
-            pack: dict(values) for pack, values in stored.items() if pack != OVERRIDES_KEY
-        }
+        self.pack_state, self.marked_keys = {}, {}
+        for pack, values in stored.items():
+            if pack != OVERRIDES_KEY:
+                self.set_pack_state(pack, values)
+
+    def set_pack_state(self, pack: str, values: Mapping[str, StoredValue]) -> None:
+        """Set values of a pack's state, with their marks."""
+        state, marked = self.pack_state.setdefault(pack, {}), self.marked_keys.setdefault(pack, {})
+        for key, each in values.items():
+            state[key] = each.value
+            if each.marks and each.value is not None:
+                marked[key] = each.marks
+            else:
+                marked.pop(key, None)
+
+    def pack_marks(self, pack: str) -> Marks:
+        """Return the marks of all values of a pack's state."""
+        return merge_marks(*self.marked_keys.get(pack, {}).values())
 
 
 class OverridesCache:

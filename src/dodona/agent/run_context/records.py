@@ -11,8 +11,9 @@ import msgspec
 from dodona.agent.conversation.exchange import RawRecord
 from dodona.core.domain.approvals import Decision
 from dodona.core.domain.notices import StoredNotice
+from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Event
-from dodona.core.messages import AssistantText, Origin, ToolCall, ToolResult
+from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.core.ports.model import Done
 from dodona.core.ports.tools import SourceReference
 
@@ -55,6 +56,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether a tool call may run, in `approval`; `reason` is why not, or why it must wait.
 
     `approval_id` names the stored approval. `events` are notices of the rules that decided.
+    `marks` are those of the reason.
     """
 
     call_id: str
@@ -62,6 +64,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     approval_id: str = ""
     events: tuple[Event, ...] = ()
+    marks: Marks = NO_MARKS
     paused_seconds: float = 0.0
 
     @property
@@ -73,7 +76,8 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A finished tool call, in `tool_results`; `index` is its position among the turn's calls.
 
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
-    has its own. `tokens` were used by the subagent that made or summarised the text.
+    has its own. `tokens` were used by the subagent that made or summarised the text. `marks` are
+    its untrusted sources, `is_private` is set if it must not leave this machine.
     """
 
     index: int
@@ -88,7 +92,8 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     scores: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
     notices: tuple[StoredNotice, ...] = ()
-    untrusted_origins: tuple[Origin, ...] = ()
+    marks: Marks = NO_MARKS
+    is_private: bool = False
     paused_seconds: float = 0.0
     tokens: int = 0
     subagent: str = ""

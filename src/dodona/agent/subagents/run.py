@@ -12,12 +12,16 @@ from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import AgentState
+from dodona.core import chunks
+from dodona.core.chunks import StreamChunk
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
 from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.trees import Options, Run, Step
 
@@ -69,10 +73,12 @@ async def run_subagent(
     *,
     state: AgentState,
     blackboard_values: Mapping[str, Any] | None = None,
+    task_provenance: Provenance = NO_PROVENANCE,
 ) -> SubagentResult:
     """Run a subagent on a task, within the calling agent's remaining token budget.
 
-    `blackboard_values` are put on its blackboard in addition to the task.
+    `blackboard_values` are put on its blackboard in addition to the task, whose text comes from
+    `task_provenance`.
     """
     settings = context.snapshot.settings
     limits = _remaining_limits(state, seconds=settings.librarian_timeout)
@@ -83,12 +89,15 @@ async def run_subagent(
         parent_step=context.step_key(step),
     )
     model = settings.subagent_model or role.model or context.snapshot.model
-    chosen = await context.deps.models.choose(model, agent=context.agent_id)
+    chosen = await context.choose_model(model)
     sub_context = context.for_subagent(role, chosen)
+    sub_context.record_reading(task_provenance.marks, is_private=task_provenance.is_private)
 
-    def append_chunk(body: Any) -> Any:
+    def append_chunk(chunk: chunks.AnyChunk) -> StreamChunk:
         step.progress()
-        return context.feed.append({**body, "agent": role.name})
+        if isinstance(chunk, chunks.ToolCallChunk | chunks.ToolResultChunk | chunks.ApprovalChunk):
+            chunk = replace(chunk, agent=role.name)
+        return context.feed.append(chunk)
 
     run = Run(
         role.tree,

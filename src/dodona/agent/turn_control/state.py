@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from dodona.agent.turn_control.config import AgentConfig
+from dodona.core.chunks import SystemChunk
 
 MAX_RECENT_ACTIONS = 3
 
@@ -29,6 +30,14 @@ class TurnWarning(msgspec.Struct, frozen=True):
     def topic(self) -> str:
         """The subject of the warning. A run shows at most one warning per topic."""
         return f"{self.system_type}:{self.metadata.get('limit', '')}"
+
+    def chunk(self) -> SystemChunk:
+        """Return the chunk that shows the warning."""
+        return SystemChunk(
+            system_type=self.system_type,
+            system_message=self.text,
+            metadata=dict(self.metadata),
+        )
 
 
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from dodona.agent.question import context_id
+from dodona.agent.conversation.history import window_provenance
+from dodona.agent.question import Name, context_id, parse_context_id
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
 from dodona.core.domain.conversations.contexts import (
     TOKEN_BUDGET_BOUNDS,
@@ -15,8 +16,10 @@ from dodona.core.domain.conversations.contexts import (
     OracleContext,
 )
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
+from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.domain.trust import MarkList, merge_marks, sort_marks
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.json_document import JsonDocument, Timestamp
+from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp
 from dodona.store import Store
 
 RECENT_RUNS: Final = 10
@@ -47,6 +50,16 @@ class ContextDocument(JsonDocument, kw_only=True):
     mentioned_files: str | None
     status: ContextStatus
     compression_count: int
+    marks: MarkList
+
+
+class ContextReview(RequestDocument):
+    """A person's statement that a conversation contains no injected instructions."""
+
+    context_id: Annotated[
+        str, Meta(min_length=1, description="The `context_id` of the context that was reviewed.")
+    ]
+    project_id: Name = DEFAULT_PROJECT
 
 
 class ContextViews:
@@ -59,6 +72,13 @@ class ContextViews:
         """Return the context of a project."""
         context = await self._load_context(user_id, project_id)
         return _document(context, await self._load_window(context))
+
+    async def review(self, user_id: str, project_id: str, reviewed_id: str) -> ContextDocument:
+        """Clear the marks of a conversation, whose head is still the one that was reviewed."""
+        await self._load_context(user_id, project_id)
+        head_id = parse_context_id(reviewed_id)
+        await self._storage.contexts.clear_marks(user_id, project_id, head_id=head_id)
+        return await self.show(user_id, project_id)
 
     async def close(self, user_id: str, project_id: str) -> ContextDocument:
         """Close a context: the next question starts a new one. Accepted questions are answered."""
@@ -118,6 +138,7 @@ def _document(context: OracleContext, window: Window) -> ContextDocument:
         mentioned_files=context.mentioned_files,
         status=context.status,
         compression_count=context.compression_count,
+        marks=sort_marks(merge_marks(context.marks, window_provenance(window).marks)),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from dodona.agent.conversation.citations import Citation
-from dodona.agent.conversation.exchange import parse_arguments
+from dodona.agent.conversation.exchange import ExchangeRecord, parse_arguments
+from dodona.core.chunks import Untrusted
 from dodona.core.domain.conversations.conversation import StoredMessage
+from dodona.core.domain.trust import MarkList, sort_marks
 from dodona.core.json_document import JsonDocument, Timestamp
 from dodona.core.ports.tools import SourceReference
 
@@ -38,6 +39,8 @@ class OracleExchange(JsonDocument, kw_only=True):
     key_insight: str | None
     mentioned_symbols: tuple[str, ...]
     mentioned_files: tuple[str, ...]
+    untrusted: Untrusted | UnsetType = UNSET
+    marks: MarkList
 
 
 class OracleAnswer(JsonDocument, kw_only=True):
@@ -54,11 +57,15 @@ class OracleAnswer(JsonDocument, kw_only=True):
     ]
     run_id: int
     context_tokens_remaining: int
+    untrusted: Untrusted | UnsetType = UNSET
+    marks: MarkList
 
 
 def exchange_document(message: StoredMessage) -> OracleExchange:
     """Return the document of a stored message."""
-    calls = tool_calls_in(message.metadata) if message.role == "assistant" else None
+    record = ExchangeRecord.read(message)
+    calls, provenance = tool_calls_of(record), record.provenance
+    is_public = not (provenance.marks and provenance.is_private)
     return OracleExchange(
         id=str(message.id),
         role=message.role,
@@ -70,21 +77,22 @@ def exchange_document(message: StoredMessage) -> OracleExchange:
         key_insight=message.key_insight,
         mentioned_symbols=message.mentioned_symbols,
         mentioned_files=message.mentioned_files,
+        untrusted=UNSET if is_public else True,
+        marks=sort_marks(provenance.marks),
     )
 
 
-def tool_calls_in(metadata: Mapping[str, Any] | None) -> list[ExchangeToolCall]:
-    """Return the tool calls of all turns in a message's metadata, in order."""
-    turns = (metadata or {}).get("turns", ())
-    return [_tool_call(call) for turn in turns for call in turn.get("calls", ())]
-
-
-def _tool_call(call: Mapping[str, Any]) -> ExchangeToolCall:
-    return ExchangeToolCall(
-        id=call["id"],
-        name=call["name"],
-        arguments=parse_arguments(call["arguments"]),
-        result=call["result"],
-        status="error" if call["failed"] else "success",
-        duration_ms=call.get("duration_ms"),
-    )
+def tool_calls_of(record: ExchangeRecord) -> list[ExchangeToolCall]:
+    """Return the tool calls of all turns, in order."""
+    return [
+        ExchangeToolCall(
+            id=call.id,
+            name=call.name,
+            arguments=parse_arguments(call.arguments),
+            result=call.result,
+            status="error" if call.failed else "success",
+            duration_ms=call.duration_ms,
+        )
+        for turn in record.turns
+        for call in turn.calls
+    ]

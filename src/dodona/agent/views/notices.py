@@ -9,6 +9,7 @@ from msgspec import Meta, convert
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.core.domain.notices import DeferUntil, InjectionPoint, StoredNotice
+from dodona.core.domain.trust import MarkList, sort_marks
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Severity
 from dodona.core.json_document import JsonDocument, Timestamp
@@ -39,6 +40,7 @@ class NoticeDocument(JsonDocument, kw_only=True):
     due: NoticeDue
     created_at: Timestamp
     delivered_at: Timestamp | None
+    marks: MarkList
 
 
 class SubscriberDocument(JsonDocument, kw_only=True):
@@ -139,4 +141,5 @@ def _notice_document(notice: StoredNotice) -> NoticeDocument:
         due=NoticeDue(due.until, Timestamp.or_none(due.at), due.tool, due.condition),
         created_at=Timestamp(notice.created_at),
         delivered_at=Timestamp.or_none(notice.delivered_at),
+        marks=sort_marks(event.marks),
     )

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, cast
 
-from msgspec import Meta, convert
+from msgspec import Meta
 
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.question import context_id
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
 from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
-    RunNode,
     RunOverview,
     RunStatus,
+    StepOutput,
     StepRow,
     StoredMessage,
 )
@@ -186,7 +187,7 @@ def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str,
         "attempt": run.attempt,
         "question": overview.question,
         "tokens": run.tokens,
-        "error": _error(run),
+        "error": run.error,
         "created_at": Timestamp(run.created_at),
         "started_at": Timestamp.or_none(run.started_at),
         "ended_at": Timestamp.or_none(run.ended_at),
@@ -194,32 +195,18 @@ def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str,
     }
 
 
-def _error(run: RunNode) -> ErrorBody | None:
-    """The error of a run; it may be stored with or without an envelope."""
-    if run.error is None:
-        return None
-    error: Mapping[str, Any] = run.error.get("error", run.error)
-    # A tree of the user's own may store an error without a hint.
-    return convert({"code": "error", "message": "", "hint": "", **error}, ErrorBody)
-
-
 def _answer_fields(messages: Sequence[StoredMessage]) -> dict[str, Any]:
     """The last assistant message; the values are None until there is one."""
     answers = [message for message in messages if message.role == "assistant"]
     if not answers:
         return {"answer": None, "model": None, "sources": []}
-    metadata = answers[-1].metadata or {}
-    return {
-        "answer": answers[-1].content,
-        "model": metadata.get("model"),
-        "sources": convert(metadata.get("sources", ()), list[SourceReference]),
-    }
+    record = ExchangeRecord.read(answers[-1])
+    return {"answer": answers[-1].content, "model": record.model, "sources": [*record.sources]}
 
 
 def _step_document(step: StepRow) -> StepDocument:
     """The document of a step. `tokens` and `error` need its output, while that is stored."""
-    output: Mapping[str, Any] = step.output or {}
-    writes: Mapping[str, Any] = output.get("writes") or {}
+    output = step.output or StepOutput()
     return StepDocument(
         key=step.key,
         leaf=step.leaf,
@@ -230,8 +217,8 @@ def _step_document(step: StepRow) -> StepDocument:
         started_at=Timestamp(step.started_at),
         ended_at=Timestamp.or_none(step.ended_at),
         ms=duration_ms(step.started_at, step.ended_at),
-        tokens=_answer_tokens(writes),
-        error=output.get("error") or writes.get("failure"),
+        tokens=_answer_tokens(output.writes),
+        error=output.error or output.writes.get("failure"),
     )
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final, cast
 
 from msgspec import UNSET, Meta, UnsetType
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.budgets import (
     Budget,
-    BudgetLimit,
     BudgetUnit,
     kind_of,
     resets_at,
@@ -25,7 +25,7 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
     GroupBy.DAY: ("day",),
     GroupBy.AGENT: ("agent_id",),
     GroupBy.MODEL: ("provider", "model"),
-    GroupBy.SESSION: ("session_key",),
+    GroupBy.SESSION: ("user_id", "session_key"),
     GroupBy.USER: ("user_id",),
 }
 
@@ -37,8 +37,8 @@ class UsageSum(JsonDocument, kw_only=True):
     agent_id: str | UnsetType = UNSET
     provider: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
-    session_key: str | UnsetType | None = UNSET
     user_id: str | UnsetType = UNSET
+    session_key: str | UnsetType | None = UNSET
     calls: int
     input_tokens: Annotated[int, Meta(description="Including tokens read from a cache.")]
     output_tokens: Annotated[int, Meta(description="Including reasoning tokens.")]
@@ -61,14 +61,14 @@ class UsageDocument(JsonDocument):
     usage: list[UsageSum]
 
 
-BUDGET_KINDS: Final = ("session", "agent", "user", "daily", "monthly")
+BUDGET_KINDS: Final = ("session", "agent", "user", "daily", "monthly", "token")
 
 
 class BudgetDocument(JsonDocument, kw_only=True):
     """A budget with a ceiling."""
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": [*BUDGET_KINDS]})]
-    scope: Annotated[str, Meta(description="Such as user:ada or daily.")]
+    scope: Annotated[str, Meta(description="Such as user:ada, token:1 or daily.")]
     period: Annotated[str | None, Meta(description="The day or month.")]
     unit: BudgetUnit
     ceiling: float
@@ -84,6 +84,7 @@ class SpendingViews:
     def __init__(self, storage: Store, limits: Meter | Ceilings) -> None:
         self._usage = storage.usage
         self._budgets = storage.budgets
+        self._tokens = storage.api_tokens
         self._limits = limits
 
     async def usage(self, period: UsageQuery, by: GroupBy, *, max_rows: int) -> UsageDocument:
@@ -95,13 +96,31 @@ class SpendingViews:
             [_sum(each, **dict(zip(_GROUP_FIELDS[by], each.name, strict=True))) for each in groups],
         )
 
-    async def budgets(self, user_id: str | None, *, max_rows: int) -> list[BudgetDocument]:
-        """List the budgets that apply to a user. Day, month and agent budgets are global."""
+    async def budgets(
+        self, user_id: str | None, *, max_rows: int, token: ApiToken | None = None
+    ) -> list[BudgetDocument]:
+        """List the budgets that apply to a user. Day, month and agent budgets are global.
+
+        With `token`, the request's, its budgets are listed, and not those of the user's others.
+        """
+        now = time()
         documents: list[BudgetDocument] = []
-        for limit in self._limits.limits(time()):
+        for limit in self._limits.limits(now):
             budgets = await self._budgets.status(limit, user_id=user_id, max_rows=max_rows)
-            documents += [_budget_document(budget, limit) for budget in budgets]
+            documents += [_budget_document(budget, limit.ceiling) for budget in budgets]
+        tokens = await self._tokens_of(user_id, now) if token is None else [token]
+        for each in tokens[:max_rows]:
+            budgets = await self._budgets.of_token(each, now)
+            documents += [_budget_document(budget, budget.ceiling) for budget in budgets]
         return documents
+
+    async def _tokens_of(self, user_id: str | None, now: float) -> list[ApiToken]:
+        """Return the active tokens with budgets of their own, of a user or of all users."""
+        return [
+            token
+            for token in await self._tokens.list()
+            if token.limits.has_budget and token.is_active(now) and user_id in (None, token.user_id)
+        ]
 
 
 def _sum(totals: UsageTotals, **name: str | None) -> UsageSum:
@@ -119,18 +138,18 @@ def _sum(totals: UsageTotals, **name: str | None) -> UsageSum:
     )
 
 
-def _budget_document(budget: Budget, limit: BudgetLimit) -> BudgetDocument:
-    """The document of a budget, with the configured ceiling, not that of the last call."""
-    number = limit.unit.to_number
-    reset = resets_at(limit.period)
+def _budget_document(budget: Budget, ceiling: int) -> BudgetDocument:
+    """The document of a budget, with the current ceiling, not that of the last call."""
+    number = budget.unit.to_number
+    reset = resets_at(budget.period)
     return BudgetDocument(
         kind=kind_of(budget.scope),
         scope=budget.scope,
-        period=limit.period if reset else None,
-        unit=limit.unit,
-        ceiling=number(limit.ceiling),
+        period=budget.period if reset else None,
+        unit=budget.unit,
+        ceiling=number(ceiling),
         used=number(budget.used),
         held=number(budget.reserved),
-        left=number(max(0, limit.ceiling - budget.used - budget.reserved)),
+        left=number(max(0, ceiling - budget.used - budget.reserved)),
         resets_at=reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
     )

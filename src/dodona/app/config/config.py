@@ -2,6 +2,8 @@
 
 The file is the first of: `--config`, DODONA_CONFIG, `./dodona.toml`, `config.toml` in the Dodona
 folder. Variables `DODONA_SECTION__KEY` override it. All errors are reported together.
+
+The user did not name `./dodona.toml`: some of its settings are errors until `dodona trust`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from dodona.app.config.environment import apply_overrides, ineffective_variables
 from dodona.app.config.origins import SettingOrigins, expand_user
 from dodona.app.config.settings import Settings
 from dodona.app.config.shape import expand_shorthand
+from dodona.app.config.trust import trust_requests, untrusted_error
+from dodona.app.config.trusted_files import TrustedFiles
 from dodona.app.config.validation import validate_settings
-from dodona.core.errors import ConfigError, DodonaError
+from dodona.core.errors import ConfigError, DodonaError, UntrustedConfig
 from dodona.documents import Document, KeyPath, read_document
 
 LOCAL_FILE = Path("dodona.toml")
@@ -51,31 +55,43 @@ def load_config(
     document = (
         read_document(path, label="the config file", max_bytes=MAX_CONFIG_BYTES) if path else None
     )
-    is_implicit = is_implicit_file(environment, path, file)
-    return parse_config(document, environment, is_implicit=is_implicit, extra_tools=extra_tools)
+    is_untrusted = (
+        document is not None
+        and is_implicit_file(environment, path, file)
+        and not TrustedFiles(home_folder(environment)).trusts(document)
+    )
+    return parse_config(document, environment, is_untrusted=is_untrusted, extra_tools=extra_tools)
 
 
 def parse_config(
     document: Document | None,
     environment: Mapping[str, str],
     *,
-    is_implicit: bool = False,
+    is_untrusted: bool = False,
     extra_tools: Collection[str] = (),
 ) -> Config:
-    """Parse a document and the environment; raise all their errors as one ConfigError."""
+    """Parse a document and the environment; raise all their errors as one ConfigError.
+
+    It is an UntrustedConfig if `dodona trust` would correct all of them.
+    """
     table, lines = expand_shorthand(document)
     variables = dict(apply_overrides(table, environment))
     file = document.file if document else None
-    origins = SettingOrigins(file, lines, variables, is_implicit=is_implicit)
+    origins = SettingOrigins(file, lines, variables)
+    requests = list(trust_requests(table, origins)) if is_untrusted else []
+    untrusted = [untrusted_error(each, origins) for each in requests[:MAX_PROBLEMS]]
     problems: list[DodonaError] = [*islice(ineffective_variables(environment), MAX_PROBLEMS)]
     settings = Settings()
     try:
         settings = Settings.model_validate(table)
     except ValidationError as error:
         problems += islice(origins.errors.from_validation_error(error), MAX_PROBLEMS)
-    problems += islice(validate_settings(table, origins, extra_tools), MAX_PROBLEMS)
-    if problems:
-        raise ConfigError.combine(_first_problems(problems))
+    untrusted_keys = {each.path for each in requests}
+    rules = validate_settings(table, origins, extra_tools, untrusted=untrusted_keys)
+    problems += islice(rules, MAX_PROBLEMS)
+    if problems or untrusted:
+        kind = ConfigError if problems else UntrustedConfig
+        raise kind.combine(_first_problems([*problems, *untrusted]))
     return Config(settings, origins, home_folder(environment))
 
 

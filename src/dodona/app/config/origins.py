@@ -18,7 +18,6 @@ class SettingOrigins:
     file: Path | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
     variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
-    is_implicit: bool = False  # picked up from the current folder, not named by the user
 
     def of(self, path: KeyPath) -> SourceLocation | None:
         """Return the origin of exactly this key, or None if it has its default."""
@@ -42,10 +41,6 @@ class SettingOrigins:
     def errors(self) -> ConfigErrorBuilder:
         """A builder of errors that locates settings by their origins."""
         return ConfigErrorBuilder(SHAPE, self.nearest, is_secret=is_secret)
-
-    def is_untrusted(self, path: KeyPath) -> bool:
-        """Whether the value is from an implicit file, which the user may not have written."""
-        return self.is_implicit and path in self.lines and path not in self.variables
 
     def resolve(self, text: str, path: KeyPath) -> Path:
         """Return the file that `text`, the value of the setting at `path`, refers to.

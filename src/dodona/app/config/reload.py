@@ -1,6 +1,7 @@
 """Reloads the config when its file is saved, and logs which keys need a restart.
 
-An invalid file changes nothing. Soul files are watched too.
+An invalid file changes nothing; neither does one that is no longer trusted, until the user trusts
+its new content. Soul files are watched too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
 from dodona.app.config.config import DEFAULT_FILE_NAME, Config
+from dodona.app.config.trusted_files import TRUSTED_FILE_NAME
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import KeyPath, Section, dotted_key
@@ -50,6 +52,7 @@ class ConfigReloader:
 
         def files() -> Iterator[Path]:
             yield self._config.origins.file or self._config.home / DEFAULT_FILE_NAME
+            yield self._config.home / TRUSTED_FILE_NAME
             yield from soul_files(self._config).values()
 
         async with watcher.watch_files(files, self.reload):

@@ -2,6 +2,8 @@
 
 The reference page, the JSON Schema and all validation derive from these models. The defaults
 must work without a config file. Add a setting only if some users need each of its values.
+
+The type of a setting, or its annotation, says which values need `dodona trust`: see `trust_marks`.
 """
 
 from __future__ import annotations
@@ -12,12 +14,20 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
+from dodona.app.config.trust_marks import (
+    FREE,
+    INNER_PATH,
+    INNER_STORE,
+    MODEL_OR_INNER_PATH,
+    needs_trust,
+)
 from dodona.core.domain.agents import DEFAULT_AGENT
+from dodona.core.domain.budgets import MAX_CEILING_TOKENS, MAX_CEILING_USD
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
+from dodona.core.domain.path_patterns import find_problem
 from dodona.core.errors import did_you_mean
 from dodona.documents import NonEmptyStrings, Section, field_error
 from dodona.gateway.settings import RequestLimits
-from dodona.metering.ceilings import MAX_CEILING_TOKENS, MAX_CEILING_USD
 from dodona.models.providers import PROVIDERS, is_http_url
 from dodona.models.wire import Timeouts
 from dodona.net.redactor import Redactor
@@ -46,6 +56,12 @@ def _check_provider(name: str) -> str:
         near = did_you_mean(name, PROVIDER_NAMES)
         raise field_error("must be a known provider", near or f"Providers: {names}.")
     return name
+
+
+def _check_path_pattern(pattern: str) -> str:
+    if problem := find_problem(pattern):
+        raise field_error(problem, "Give a pattern relative to the vault, such as Clippings/**.")
+    return pattern
 
 
 def _check_secret_source(text: str) -> str:
@@ -148,16 +164,34 @@ def _pattern_schema(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$"})
 
 
-Text = Annotated[str, Field(min_length=1)]
-SecretSource = Annotated[str, AfterValidator(_check_secret_source), _pattern_schema(_SOURCE)]
+Text = Annotated[str, Field(min_length=1), FREE]
+InnerPath = Annotated[str, Field(min_length=1), INNER_PATH]
+Program = Annotated[str, Field(min_length=1), needs_trust("run a program that it chooses")]
+Rules = Annotated[str, needs_trust("run rules and trees that it chooses")]
+SecretSource = Annotated[
+    str,
+    AfterValidator(_check_secret_source),
+    _pattern_schema(_SOURCE),
+    needs_trust("use one of your secrets"),
+]
 TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
-AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
+AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME), FREE]
+PathPatternList = Annotated[
+    tuple[Annotated[str, Field(min_length=1), AfterValidator(_check_path_pattern), FREE], ...],
+    Strict(strict=False),
+]
 Name = Annotated[str, AfterValidator(_check_name), _pattern_schema(_NAME)]
-Address = Annotated[str, AfterValidator(_check_web_address), _pattern_schema(_ADDRESS)]
+Address = Annotated[
+    str,
+    AfterValidator(_check_web_address),
+    _pattern_schema(_ADDRESS),
+    needs_trust("send your data to an address that it chooses"),
+]
 ProviderName = Annotated[
     str,
     AfterValidator(_check_provider),
     WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
+    FREE,
 ]
 
 
@@ -172,7 +206,7 @@ class AgentSection(Section):
         default=None,
         description="The model provider: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
     )
-    model: Text | None = Field(
+    model: Annotated[str, Field(min_length=1), MODEL_OR_INNER_PATH] | None = Field(
         default=None,
         description="The model's name at the provider. For `scripted`, the path of the script. "
         "Defaults to the provider's default model.",
@@ -196,7 +230,7 @@ class AgentSection(Section):
         le=2,
         description="The sampling temperature. Defaults to the provider's default.",
     )
-    tree: Text | None = Field(
+    tree: Program | None = Field(
         default=None,
         description="The path of a `.lisp` file with the behaviour tree to run. Defaults to the "
         "built-in tree.",
@@ -204,12 +238,12 @@ class AgentSection(Section):
     system_prompt: Text | None = Field(
         default=None, description="The system prompt. Replaces the built-in prompt."
     )
-    soul_path: Text | None = Field(
+    soul_path: InnerPath | None = Field(
         default=None,
         description="The path of a Markdown file that describes the agent's character. Its text "
         "is the first part of the prompt. Changes apply when the file is saved.",
     )
-    tools: NonEmptyStrings | None = Field(
+    tools: Annotated[NonEmptyStrings, FREE] | None = Field(
         default=None,
         max_length=200,
         description="The names of the tools the agent can use. Defaults to all tools.",
@@ -261,7 +295,7 @@ class BindingSection(Section):
         }
     )
 
-    agent_id: str = Field(min_length=1, description="The agent that answers.")
+    agent_id: Text = Field(description="The agent that answers.")
     channel: Text | None = Field(default=None, description="The channel, for example `telegram`.")
     account_id: Text | None = Field(default=None, description="An account of the channel.")
     peer_id: Text | None = Field(default=None, description="A person or group.")
@@ -338,7 +372,7 @@ class EngineSection(Section):
 class StoreSection(Section):
     """The database that holds all data."""
 
-    url: Text | None = Field(
+    url: Annotated[str, Field(min_length=1), INNER_STORE] | None = Field(
         default=None,
         description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Defaults to "
         "`dodona.db` in the Dodona folder.",
@@ -357,7 +391,7 @@ class StoreSection(Section):
 class ListenSection(Section):
     """The address of the gateway, and who its clients are."""
 
-    host: str = Field(
+    host: Annotated[str, needs_trust("open the gateway to other machines")] = Field(
         default="127.0.0.1",
         min_length=1,
         description="The address to listen on. If other machines can reach it, all requests need "
@@ -366,13 +400,21 @@ class ListenSection(Section):
     port: int = Field(
         default=7200, ge=0, le=65535, description="The port to listen on. 0 picks a free port."
     )
-    hosts: Annotated[NonEmptyStrings, AfterValidator(_check_host_names)] = Field(
+    hosts: Annotated[
+        NonEmptyStrings,
+        AfterValidator(_check_host_names),
+        needs_trust("open the gateway to other host names"),
+    ] = Field(
         default=(),
         max_length=100,
         description="Host names, besides the listening address, that clients use in the `Host` "
         "header: `NAME` or `NAME:PORT`. Requests to these hosts need a token.",
     )
-    proxies: Annotated[NonEmptyStrings, AfterValidator(_check_addresses)] = Field(
+    proxies: Annotated[
+        NonEmptyStrings,
+        AfterValidator(_check_addresses),
+        needs_trust("choose proxies whose headers are believed"),
+    ] = Field(
         default=(),
         max_length=100,
         description="IP addresses of trusted reverse proxies. Dodona takes the client address "
@@ -392,7 +434,7 @@ class GatewaySection(RequestLimits, ListenSection):
 class AuditSection(Section):
     """The audit log of denied requests and administrative changes."""
 
-    kept_days: int = Field(
+    kept_days: Annotated[int, needs_trust("delete entries of the audit log")] = Field(
         default=365, ge=1, le=36_500, description="Days after which entries are deleted."
     )
 
@@ -400,17 +442,37 @@ class AuditSection(Section):
 class VaultSection(Section):
     """The Markdown notes that agents search."""
 
-    path: Text | None = Field(
+    path: InnerPath | None = Field(
         default=None,
         description="The folder of notes, for projects that do not set their own. Defaults to "
         "`vault` in the Dodona folder.",
+    )
+    untrusted: PathPatternList = Field(
+        default=(),
+        max_length=100,
+        description="Notes that others write, such as `Clippings/**`: their text is treated like "
+        "that of the web. Paths are relative to the vault; `*` matches within a name, `**` any "
+        "number of folders.",
+    )
+    versions_days: int = Field(
+        default=90,
+        ge=1,
+        le=36_500,
+        description="Days after which replaced versions of notes are deleted.",
+    )
+    versions_mb: int = Field(
+        default=200,
+        ge=1,
+        le=1_000_000,
+        description="Megabytes of compressed versions to keep per project. The oldest are deleted "
+        "first.",
     )
 
 
 class CodeSection(Section):
     """The source code that agents search."""
 
-    paths: NonEmptyStrings = Field(
+    paths: Annotated[NonEmptyStrings, INNER_PATH] = Field(
         default=(),
         max_length=20,
         description="Source folders for the project `default`, unless it sets its own. Files "
@@ -426,6 +488,10 @@ class CodeSection(Section):
         default=False,
         description="Also rank results by meaning. Requires `pip install dodona[embeddings]` and "
         "an embedding model: see the guide on code.",
+    )
+    untrusted: bool = Field(
+        default=False,
+        description="Whether others write the code: its text is treated like that of the web.",
     )
 
 
@@ -454,16 +520,33 @@ class WebSection(Section):
         description="The maximum size of a page, in kB. The rest of a larger page is not read.",
     )
     robots: bool = Field(default=True, description="Obey `robots.txt`.")
-    allow: NonEmptyStrings = Field(
+    allow: Annotated[
+        NonEmptyStrings, needs_trust("open addresses of your machine and network to agents")
+    ] = Field(
         default=(),
         max_length=100,
         description="Hosts (`HOST` or `HOST:PORT`) on this machine or the local network that "
         "agents can fetch. All other local addresses are blocked.",
     )
-    hold_effects: bool = Field(
+
+
+class TrustSection(Section):
+    """What agents may do after they have read untrusted text, such as web pages."""
+
+    hold_calls: Annotated[
+        bool, needs_trust("execute calls without approval after untrusted text")
+    ] = Field(
         default=True,
-        description="After a run has read text from the web, require approval for irreversible "
-        "tool calls, and fetch only URLs that you typed or a search returned.",
+        description="Require approval for tool calls that write. If private text was read too, "
+        "also for calls that send anything other than URLs and words that you typed.",
+    )
+    writes: Annotated[
+        Literal["approve", "versioned"],
+        needs_trust("change notes without approval after untrusted text"),
+    ] = Field(
+        default="approve",
+        description="`versioned` allows writes without approval if they can be undone: the "
+        "vault keeps a version of every note.",
     )
 
 
@@ -478,7 +561,7 @@ class LibrarianSection(Section):
 class SubscribersSection(Section):
     """Subscribers, which turn events into notices for the model."""
 
-    folder: str | None = Field(
+    folder: InnerPath | None = Field(
         default=None,
         description="The folder of your subscribers, which add to the built-in ones. Defaults to "
         "`subscribers` in the Dodona folder.",
@@ -488,12 +571,12 @@ class SubscribersSection(Section):
 class RulesSection(Section):
     """Rules, which run actions when events occur."""
 
-    folder: str | None = Field(
+    folder: Rules | None = Field(
         default=None,
         description="The folder of your rules, which add to the built-in ones. Defaults to "
         "`rules` in the Dodona folder. Trees that rules run are in the sibling folder `trees`.",
     )
-    packs: str | None = Field(
+    packs: Rules | None = Field(
         default=None,
         description="The folder of rule packs. Defaults to `packs` in the Dodona folder.",
     )
@@ -615,10 +698,12 @@ class Settings(Section):
     bindings: Annotated[tuple[BindingSection, ...], Strict(strict=False)] = Field(
         default=(), max_length=200_000, description="Which agent answers which messages."
     )
-    plugins: Annotated[tuple[PluginSection, ...], Strict(strict=False)] = Field(
-        default=(), max_length=1000, description="Custom tools and channels."
+    plugins: Annotated[
+        tuple[PluginSection, ...], Strict(strict=False), needs_trust("run a plugin")
+    ] = Field(default=(), max_length=1000, description="Custom tools and channels.")
+    mcp: Annotated[Mapping[Name, McpServerSection], needs_trust("start or call an MCP server")] = (
+        Field(default={}, description="MCP servers, by name.")
     )
-    mcp: Mapping[Name, McpServerSection] = Field(default={}, description="MCP servers, by name.")
     engine: EngineSection = EngineSection()
     store: StoreSection = StoreSection()
     gateway: GatewaySection = GatewaySection()
@@ -626,6 +711,7 @@ class Settings(Section):
     vault: VaultSection = VaultSection()
     code: CodeSection = CodeSection()
     web: WebSection = WebSection()
+    trust: TrustSection = TrustSection()
     librarian: LibrarianSection = LibrarianSection()
     context: ContextSection = ContextSection()
     subscribers: SubscribersSection = SubscribersSection()

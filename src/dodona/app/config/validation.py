@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, cast
-from urllib.parse import urlsplit
 
 from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.app.agents.souls import read_soul
@@ -44,11 +42,21 @@ _PASSWORD_HINT = (
 
 
 def validate_settings(
-    table: _Table, origins: SettingOrigins, extra_tools: Collection[str] = ()
+    table: _Table,
+    origins: SettingOrigins,
+    extra_tools: Collection[str] = (),
+    *,
+    untrusted: Collection[KeyPath] = (),
 ) -> _Errors:
-    """Yield all errors. `extra_tools` exist in addition to the built-in tools."""
+    """Yield all errors. `extra_tools` exist in addition to the built-in tools.
+
+    A file that an `untrusted` setting names is not read.
+    """
     plugins = [name for _, name in plugin_names(table)]
     yield from validate_agents(table, origins, (*plugins, *extra_tools))
+    for path, agent in _iter_agents(table):
+        if (*path, "soul_path") not in untrusted:
+            yield from _check_soul(path, agent, origins)
     yield from validate_bindings(table, origins)
     yield from validate_plugins(table, origins)
     yield from validate_mcp(table, origins)
@@ -74,8 +82,6 @@ def _check_store(store: _Table, origins: SettingOrigins) -> _Errors:
         )
     elif not is_file and path not in origins.variables and _PASSWORD.match(rest):
         yield origins.errors.invalid_value(path, "must not contain a password", hint=_PASSWORD_HINT)
-    elif not is_file and "password" in store and origins.is_untrusted(path):
-        yield from check_secret_destination(("store", "password"), url, origins)
     if is_file and "password" in store:
         yield ineffective_setting(("store", "password"), "SQLite", origins)
 
@@ -114,7 +120,6 @@ def validate_agents(
         yield from _check_provider(path, agent, origins)
         yield from _check_max_tokens(path, agent, origins)
         yield from _check_tools(path, agent, origins, extra_tools)
-        yield from _check_soul(path, agent, origins)
 
 
 def _iter_agents(table: _Table) -> Iterator[tuple[KeyPath, _Table]]:
@@ -165,13 +170,6 @@ def _check_provider(path: KeyPath, agent: _Table, origins: SettingOrigins) -> _E
     for key in _IGNORED_KEYS.get(provider, ()):
         if key in agent:
             yield ineffective_setting((*path, key), provider, origins)
-    address = agent.get("base_url")
-    if (
-        "api_key" in agent
-        and isinstance(address, str)
-        and origins.is_untrusted((*path, "base_url"))
-    ):
-        yield from check_secret_destination((*path, "api_key"), address, origins)
 
 
 def _check_missing_provider(path: KeyPath, agent: _Table, origins: SettingOrigins) -> _Errors:
@@ -343,15 +341,6 @@ def _check_server(path: KeyPath, server: _Table, origins: SettingOrigins) -> _Er
         yield ineffective_setting((*path, "headers"), "command", origins)
     for part in ("headers", "env"):
         yield from _check_secrets((*path, part), server.get(part), origins)
-    if "command" in server and origins.is_untrusted((*path, "command")):
-        yield untrusted_setting((*path, "command"), "start a program", origins)
-    address, headers = server.get("url"), server.get("headers")
-    if (
-        isinstance(address, str)
-        and origins.is_untrusted((*path, "url"))
-        and _has_secret_source(headers)
-    ):
-        yield from check_secret_destination((*path, "headers"), address, origins)
 
 
 def _check_secrets(path: KeyPath, texts: Any, origins: SettingOrigins) -> _Errors:
@@ -367,11 +356,6 @@ def _check_secrets(path: KeyPath, texts: Any, origins: SettingOrigins) -> _Error
                 'must be "env:NAME" or "file:PATH", never the secret itself',
                 hint="The config file only says where to find the secret.",
             )
-
-
-def _has_secret_source(texts: Any) -> bool:
-    values = texts.values() if is_table(texts) else ()
-    return any(isinstance(text, str) and text.startswith(_SOURCE_PREFIXES) for text in values)
 
 
 _UNUSED_SECTIONS: Final = ("plugins", "mcp")
@@ -395,27 +379,4 @@ def ineffective_setting(path: KeyPath, consumer: str, origins: SettingOrigins) -
     """Return the error for a setting that `consumer` ignores, although its author expects one."""
     return origins.errors.invalid_value(
         path, f"has no effect: {consumer} does not use it", hint="Remove it."
-    )
-
-
-def check_secret_destination(path: KeyPath, address: str, origins: SettingOrigins) -> _Errors:
-    """Yield an error if an untrusted file would send a secret to another machine.
-
-    Otherwise a downloaded folder could collect the secrets of every user who runs Dodona in it.
-    """
-    try:
-        host = urlsplit(address).hostname or ""
-        is_local = not host or host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        is_local = False
-    if not is_local:
-        yield untrusted_setting(path, "send a secret to an address", origins)
-
-
-def untrusted_setting(path: KeyPath, action: str, origins: SettingOrigins) -> ConfigError:
-    """Return the error for a setting that is allowed only in a file the user named."""
-    return origins.errors.invalid_value(
-        path,
-        f"would {action} chosen by a file in the current folder, which is not trusted",
-        hint=f"If you trust the file, pass --config {origins.file} or set DODONA_CONFIG.",
     )

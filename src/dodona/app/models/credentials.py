@@ -1,21 +1,25 @@
 """Reads provider keys from the configured source, the environment or credentials files.
 
 A credentials file is `credentials/PROVIDER` in the Dodona folder. It contains only the key, and
-only its owner can read it. Every secret read here is registered for redaction.
+only its owner can read it. Every secret read here is registered for redaction; `register_all` also
+registers those that nothing uses.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final, cast
 
 from dodona.app.config.config import Config
+from dodona.app.config.shape import is_secret
 from dodona.core.errors import ConfigError, SourceLocation
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS
-from dodona.net.redactor import Redactor
+from dodona.net.redactor import MIN_SECRET_CHARS, Redactor
 
 
 class Secret:
@@ -36,6 +40,11 @@ class Secret:
 
 
 MAX_KEY_LENGTH = 8_192  # characters
+_KNOWN_VARIABLES: Final = (
+    *(name for provider in PROVIDERS.values() for name in provider.key_env),
+    "BRAVE_API_KEY",
+    "PGPASSWORD",
+)
 
 
 class Credentials:
@@ -90,6 +99,27 @@ class Credentials:
     def folder(self) -> Path:
         return self._config.home / "credentials"
 
+    def register_all(self) -> None:
+        """Register every secret that can be found, used or not: any may appear in a text. Blocks.
+
+        A secret that is too short to be redacted is rejected when it is used.
+        """
+        for name in _KNOWN_VARIABLES:
+            self._register_found(self._environment.get(name, ""), name)
+        for kind, name, path in _named_sources((), self._config.settings.model_dump()):
+            if kind == "env":
+                self._register_found(self._environment.get(name, ""), name)
+            else:
+                file = self._config.resolve(name, path)
+                self._register_found(_read_quietly(file), str(file))
+        for file in _files_in(self.folder):
+            self._register_found(_read_quietly(file), str(file))
+
+    def _register_found(self, text: str, source: str) -> None:
+        value = text.strip()
+        if MIN_SECRET_CHARS <= len(value) <= MAX_KEY_LENGTH:
+            self._redactor.add(source, value)
+
     def register(self, value: str, source: str) -> Secret:
         """Validate a secret and register it for redaction."""
         if not value.isprintable() or len(value) > MAX_KEY_LENGTH:
@@ -99,6 +129,34 @@ class Credentials:
             )
         self._redactor.add(source, value)
         return Secret(value, source=source)
+
+
+def _named_sources(path: KeyPath, value: Any) -> Iterator[tuple[str, str, KeyPath]]:
+    """Yield the kind and name of each `env:NAME` and `file:PATH` in the settings."""
+    if isinstance(value, Mapping):
+        for name, below in cast("Mapping[str, Any]", value).items():
+            yield from _named_sources((*path, name), below)
+    elif isinstance(value, str) and value.startswith(("env:", "file:")) and is_secret(path):
+        kind, _, name = value.partition(":")
+        yield kind, name, path
+
+
+def _files_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _read_quietly(file: Path) -> str:
+    """Return the text of a key file, regardless of its permissions; empty if it has none."""
+    with suppress(OSError):
+        # Opening a named pipe would wait for its writer.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as opened:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return opened.read(5 * MAX_KEY_LENGTH).decode(errors="surrogateescape")
+    return ""
 
 
 def _read_key_file(file: Path, *, is_explicit: bool) -> str | None:

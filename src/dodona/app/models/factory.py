@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from dodona.app.config.settings import AgentSection, BudgetSection, Settings
 from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.errors import ConfigError, NotFound
 from dodona.core.ports.model import ChosenModel, Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
@@ -115,7 +116,15 @@ class ConfiguredModels:
         """Use these models from now on. `default` is the name of the agent in [agent]."""
         self._agents, self._selector, self._default = built, selector, default
 
-    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+    async def choose(
+        self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel:
+        chosen = await self._choose(name, agent)
+        if token is None or token.limits.models is None:
+            return chosen
+        return _limit_to_token(chosen, token, is_named=bool(name))
+
+    async def _choose(self, name: str, agent: str) -> ChosenModel:
         agent_name = "" if agent == self._default else agent
         models = self._agents.get(agent_name)
         if models is None:
@@ -154,3 +163,23 @@ class ConfiguredModels:
             temperature=agent.temperature,
             fallbacks=tuple((other.provider, other.model) for other in others),
         )
+
+
+def _limit_to_token(chosen: ChosenModel, token: ApiToken, *, is_named: bool) -> ChosenModel:
+    """Return the choice without the models that a token may not use; raise if none is left.
+
+    A model that was requested by name is not replaced by another one.
+    """
+    model = chosen.model
+    assert isinstance(model, FallbackModel)  # as `build_model` returns it
+    limited = model.limited_to(token.limits.allows_model)
+    if limited is None or (is_named and limited.name != model.name):
+        token.check_model(model.provider, model.name)
+    assert limited is not None
+    first, *others = limited.models
+    return replace(
+        chosen,
+        model=limited,
+        context_size=model_facts(first.name).context_size,
+        fallbacks=tuple((other.provider, other.name) for other in others),
+    )

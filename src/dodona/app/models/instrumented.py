@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Self
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.budgets import has_no_usage
 from dodona.core.errors import ProviderError
 from dodona.core.ports.model import (
@@ -33,8 +34,10 @@ class InstrumentedModels:
         self._metrics = metrics
         self._prices = prices
 
-    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
-        chosen = await self._models.choose(name, agent=agent)
+    async def choose(
+        self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel:
+        chosen = await self._models.choose(name, agent=agent, token=token)
         return replace(chosen, model=InstrumentedModel(chosen.model, self._metrics, self._prices))
 
 

@@ -105,15 +105,16 @@ class Onboarding:
             )
         changes = self._changes(request)
         with lock_folder(self._file.parent):
-            config = draft_config(
+            draft = draft_config(
                 self._file, changes, self._environment, is_implicit=self._is_implicit
             )
-            files = [config] if config else []
+            files = [*draft.files]
             if key is not None:
                 file = self._key_file(provider)
                 make_private_folder(self._home, file.parent)
                 files.insert(0, PendingFile(file, f"{key}\n".encode(), mode=0o600))
             write_files(files)
+        draft.trust()
         return self._build_result(request, changes)
 
     def _lacks_key(self, request: OnboardingRequest) -> bool:

@@ -14,7 +14,9 @@ from dodona.app.config.origins import expand_user
 from dodona.app.projects.cache import ProjectCache
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.errors import ConfigError
+from dodona.core.messages import Origin
 from dodona.store.projects.projects import Projects
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code.semantic.search import SemanticScorer, missing_packages
@@ -23,6 +25,7 @@ MAX_WATCHED_PROJECTS: Final = 10  # the code of further projects is scanned befo
 
 _PATHS_KEY: Final = ("code", "paths")
 _EMBEDDINGS_KEY: Final = ("code", "embeddings")
+_UNTRUSTED: Final = frozenset({Mark.of(Origin.PEER, "code")})
 _Roots: TypeAlias = tuple[Path, ...]
 
 
@@ -60,7 +63,8 @@ class CodeIndexes:
     """Opens the code index of a project. `default` are the folders of the project `default`.
 
     They belong to the local user; projects of other users have only the folders they name. The
-    context closes all indexes on exit. With a `watcher`, the folders in use are watched.
+    context closes all indexes on exit. With a `watcher`, the folders in use are watched. The text
+    of `untrusted` code is marked.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class CodeIndexes:
         home: Path,
         max_file_kb: int = 1024,
         scorer: SemanticScorer | None = None,
+        untrusted: bool = False,
         watcher: FileWatcher | None = None,
     ) -> None:
         self.folders = ProjectCache(projects, self._resolve_roots)
@@ -78,6 +83,7 @@ class CodeIndexes:
         self._home = home
         self._max_file_kb = max_file_kb
         self._scorer = scorer
+        self._untrusted = untrusted
         self._watcher = watcher
         self._by_roots: dict[_Roots, IndexedCode] = {}
         self._watched_count = 0
@@ -106,6 +112,15 @@ class CodeIndexes:
             self._watched_count += 1
             code.watch(self._watcher)
         return code
+
+    @property
+    def marks(self) -> Marks:
+        """The marks of all code."""
+        return _UNTRUSTED if self._untrusted else NO_MARKS
+
+    def apply(self, config: Config) -> None:
+        """Use the trust of a new config."""
+        self._untrusted = config.settings.code.untrusted
 
     def at(self, roots: _Roots) -> IndexedCode:
         """Return the single index of these folders: two would scan them twice."""

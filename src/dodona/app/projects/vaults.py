@@ -13,10 +13,11 @@ from dodona.app.config.config import Config
 from dodona.app.config.origins import expand_user
 from dodona.app.projects.cache import ProjectCache
 from dodona.concurrency.file_watcher import FileWatcher
+from dodona.core.domain.path_patterns import NO_PATTERNS, PathPatterns
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, ToolFailed
-from dodona.store.projects.projects import Projects
-from dodona.tools.vault import Vault
+from dodona.store import Store
+from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault
 
 # Each uses one of the 128 inotify instances that Linux allows per user.
 MAX_WATCHED_FOLDERS: Final = 20  # further folders are scanned before each use
@@ -41,6 +42,11 @@ def vault_folder(config: Config) -> Path:
     return folder
 
 
+def untrusted_notes(config: Config) -> PathPatterns:
+    """Return the patterns of the notes that others write."""
+    return PathPatterns(config.settings.vault.untrusted)
+
+
 class VaultIndexes:
     """Opens the vault of a project. `default` is the vault of the project `default`.
 
@@ -48,19 +54,24 @@ class VaultIndexes:
     a `vault_path` have a folder in the Dodona folder, created on first use. With a `watcher`, the
     folders in use are watched while the context is open, so that a search need not scan them
     first. The default folder is watched from the start, so that its index is current before the
-    first question.
+    first question. Notes whose path matches `untrusted` are marked.
     """
 
     def __init__(
         self,
-        projects: Projects,
+        store: Store,
         *,
         default: Path,
         home: Path,
+        untrusted: PathPatterns = NO_PATTERNS,
         watcher: FileWatcher | None = None,
     ) -> None:
-        self.folder = ProjectCache(projects, self._resolve_folder)
+        self.folder = ProjectCache(store.projects, self._resolve_folder)
         self.default = default
+        self.untrusted = untrusted
+        self._note_marks = store.note_marks
+        self._note_versions = store.note_versions
+        self._marked: dict[tuple[str, Path], MarkedBlocks] = {}
         self._home = home
         self._watcher = watcher
         self._vaults: dict[Path, Vault] = {}
@@ -79,8 +90,18 @@ class VaultIndexes:
         vaults, self._vaults = self._vaults, {}
         await asyncio.gather(*(vault.close() for vault in vaults.values()))
 
-    async def __call__(self, user_id: str, project_id: str) -> Vault:
-        return self._open_watched(await self.folder(user_id, project_id))
+    async def __call__(self, user_id: str, project_id: str) -> ProjectNotes:
+        vault = self._open_watched(await self.folder(user_id, project_id))
+        key = (user_id, vault.root)
+        if key not in self._marked:
+            folder = str(await asyncio.to_thread(vault.root.resolve))
+            self._marked[key] = MarkedBlocks(self._note_marks, user_id, folder)
+        history = NoteHistory(self._note_versions, user_id, project_id)
+        return ProjectNotes(vault, self._marked[key], history, lambda: self.untrusted)
+
+    def apply(self, config: Config) -> None:
+        """Use the untrusted paths of a new config."""
+        self.untrusted = untrusted_notes(config)
 
     def at(self, folder: Path) -> Vault:
         """Return the single vault of this folder: two would write to the same index."""

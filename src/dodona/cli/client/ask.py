@@ -16,7 +16,7 @@ from dodona.agent.question import Question
 from dodona.cli.client.in_process import ChunkJson, Client
 from dodona.cli.terminal.keyboard import Keyboard
 from dodona.cli.terminal.output import print_note
-from dodona.cli.terminal.screen import Screen, format_brief
+from dodona.cli.terminal.screen import Screen, format_exact
 from dodona.core.errors import Cancelled, DodonaError, from_json
 
 INTERRUPTED_EXIT_CODE: Final = 130  # the shell convention for a process ended by Ctrl-C
@@ -91,7 +91,7 @@ class _ApprovalPrompt:
             self._keyboard = Keyboard()
         async with self._prompt_lock:
             print_note(
-                f"  {chunk['name']} {format_brief(chunk['arguments'])}\n  Approve? [y/N] ", end=""
+                f"  {chunk['name']} {format_exact(chunk['arguments'])}\n  Approve? [y/N] ", end=""
             )
             line = await self._keyboard.read_line()
             approved = (line or "").strip().lower() in ("y", "yes")

@@ -56,7 +56,7 @@ class Screen:
             case "approval":
                 self._print_note(
                     f"? {_agent_prefix(chunk)}{chunk['name']} needs approval: "
-                    f"{format_brief(chunk['reason'])}"
+                    f"{' '.join(strip_control_chars(chunk['reason']).split())}"
                 )
             case "restart":
                 self._restart(chunk)
@@ -144,6 +144,17 @@ def _agent_prefix(chunk: ChunkJson) -> str:
 def _format_source(chunk: ChunkJson) -> str:
     lines = f":{chunk['lines']}" if chunk.get("lines") else ""
     return strip_control_chars(f"{chunk['path']}{lines}  {chunk.get('title', '')}".rstrip())
+
+
+def format_exact(value: Any) -> str:
+    """Return a JSON value on one line, with an escape for each invisible character.
+
+    For a decision of a person: nothing is left out.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def format_brief(value: Any) -> str:

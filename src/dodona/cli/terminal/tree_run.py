@@ -13,6 +13,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any
 
+import msgspec
 from cyclopts import Parameter
 
 from dodona.cli.arguments import flag
@@ -151,11 +152,10 @@ class _ChunkPrinter:
     def __call__(self, chunk: Any) -> None:
         if self._is_closed:
             return
-        text = (
-            chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, default=str)
-        )
+        if not isinstance(chunk, str):
+            chunk = json.dumps(msgspec.to_builtins(chunk, enc_hook=str), ensure_ascii=False)
         try:
-            print_text(text)
+            print_text(chunk)
         except BrokenPipeError:
             self._is_closed = True  # the run continues without output
 

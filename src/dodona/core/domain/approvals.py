@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.json_document import JsonDocument, Timestamp
 
 
@@ -23,14 +24,20 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApproval:
-    """`call_id` is unique within its run; `arguments` are shown to the person who decides."""
+    """`call_id` is unique within its run; `arguments` are shown to the person who decides.
+
+    The approval is valid for the call with `arguments_hash` only. `marks` are the untrusted sources
+    that the run has read.
+    """
 
     run_id: int
     call_id: str
     tool: str
     arguments: Mapping[str, Any]
+    arguments_hash: str
     reason: str
     expires_at: float
+    marks: Marks = NO_MARKS
 
 
 class Approval(JsonDocument, kw_only=True):
@@ -41,9 +48,13 @@ class Approval(JsonDocument, kw_only=True):
     tool: str
     arguments: Annotated[
         Mapping[str, Any],
-        Meta(description="The arguments from the model; long values are shortened."),
+        Meta(description="The exact arguments from the model; secrets are redacted."),
     ]
     reason: Annotated[str, Meta(description="Why the call needs approval.")]
+    marks: Annotated[
+        list[Mark],
+        Meta(description="Untrusted sources that the run has read and that may have led here."),
+    ]
     asked_at: Timestamp
     expires_at: Timestamp
     decision: Decision

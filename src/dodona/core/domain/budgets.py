@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Final
 
+from dodona.core.domain.api_tokens import ApiToken, BudgetPeriod
 from dodona.core.ports.model import Usage
 
 NANOS_PER_USD: Final = 1_000_000_000
+# A larger ceiling is a typo, and would overflow the database column.
+MAX_CEILING_TOKENS: Final = 10**15
+MAX_CEILING_USD: Final = 10**9
 ALL_TIME: Final = "-"  # the period of a budget that never resets
 
 
@@ -43,7 +48,7 @@ class BudgetLine:
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimit:
-    """A configured limit: per session, agent or user, or for the current day or month."""
+    """A limit: per session, agent, user or token, or for the current day or month."""
 
     kind: str
     period: str
@@ -92,7 +97,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingScope:
-    """Who pays for model calls: user, agent and session.
+    """Who pays for model calls: user, agent, session, and the token of the request if there is one.
 
     Calls within a run have its `run_id` and `attempt`. Calls outside of runs have an `owner`, the
     process that makes them: their reservations are settled if that process dies.
@@ -104,6 +109,12 @@ class BillingScope:
     run_id: int | None = None
     attempt: int = 0
     owner: str | None = None
+    token: ApiToken | None = None
+
+    @property
+    def session_name(self) -> str | None:
+        """The name of the session in a budget's scope: keys of different users may be equal."""
+        return None if self.session_key is None else f"{self.user_id}:{self.session_key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +166,22 @@ def period_bounds(period: str) -> tuple[datetime, datetime] | None:
         for each in (first, after if day else after.replace(day=1))
     )
     return begins, ends
+
+
+def day_and_month(at: float) -> tuple[str, str]:
+    """Return the periods of the day and of the month at a time, in UTC."""
+    day = datetime.fromtimestamp(at, UTC).date().isoformat()
+    return day, day[:7]
+
+
+def token_limits(token: ApiToken, at: float) -> Iterator[BudgetLimit]:
+    """Yield the limits of a token's own budget, with the period at a time."""
+    limits, (day, month) = token.limits, day_and_month(at)
+    period = {BudgetPeriod.DAY: day, BudgetPeriod.MONTH: month}.get(limits.period, ALL_TIME)
+    if limits.budget_tokens is not None:
+        yield BudgetLimit("token", period, BudgetUnit.TOKENS, limits.budget_tokens)
+    if limits.budget_nanos is not None:
+        yield BudgetLimit("token", period, BudgetUnit.USD, limits.budget_nanos)
 
 
 def resets_at(period: str) -> datetime | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Event, Severity
 
 EVENT_VARIABLES: Final = ("event", "payload")  # the variables of conditions about an event
@@ -50,6 +51,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     `events` are the ids of the events that it reports. A persistent notice is stored with the
     exchange; notices about limits are not. `stored_ids` are the stored notices that it delivers.
+    `marks` are those of its events.
     """
 
     subscriber: str
@@ -63,6 +65,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     is_persistent: bool = True
     events: tuple[str, ...] = ()
     stored_ids: tuple[int, ...] = ()
+    marks: Marks = NO_MARKS
 
 
 class NewNotice(msgspec.Struct, frozen=True, kw_only=True):

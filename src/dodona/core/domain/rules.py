@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Severity
 
 # Hook points by their names in rules; each stands for an event type.
@@ -60,6 +61,11 @@ class Deny:
 
     reason: str
 
+    @classmethod
+    def for_failed_rule(cls, rule: str) -> Deny:
+        """Return the denial of a call about which a rule failed to decide."""
+        return cls(f"rule {rule} could not be evaluated; see the server log.")
+
 
 @dataclass(frozen=True, slots=True)
 class RequireApproval:
@@ -92,11 +98,15 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class RuleAction:
-    """An action of a rule that fired; `pack` is the pack whose state it may change."""
+    """An action of a rule that fired; `pack` is the pack whose state it may change.
+
+    `marks` are the untrusted sources of the values that the rule has read.
+    """
 
     rule: str
     pack: str
     action: Action
+    marks: Marks = NO_MARKS
 
 
 @dataclass(frozen=True, slots=True)

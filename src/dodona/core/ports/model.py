@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.messages import AssistantText, Message, ToolSpec
 
 
@@ -185,6 +186,12 @@ class ChosenModel:
 class Models(Protocol):
     """The configured models."""
 
-    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
-        """Choose a model by name, or the model of an agent, or that of the default agent."""
+    async def choose(
+        self, name: str = "", *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel:
+        """Choose a model by name, or the model of an agent, or that of the default agent.
+
+        If `token` allows only some models, the others in the agent's chain are skipped. A model
+        that is chosen by name is not replaced. Raises AccessDenied if no allowed model is left.
+        """
         ...

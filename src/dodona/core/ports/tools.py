@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from dodona.core.domain.notices import StoredNotice
+from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Event
 from dodona.core.messages import Origin, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
@@ -50,7 +51,8 @@ class ToolContext:
     """The user, project and agent for which a tool is called.
 
     `key` stays the same when the call is repeated after a crash. Only `allowed_urls` may be
-    fetched: URLs that the user typed or a search returned; None allows any.
+    fetched: URLs that the user typed or a search returned; None allows any. What the tool stores
+    gets `marks`: the untrusted sources that the caller has read.
     """
 
     user_id: str
@@ -58,6 +60,7 @@ class ToolContext:
     key: str
     agent: str = "oracle"
     allowed_urls: frozenset[str] | None = None
+    marks: Marks = NO_MARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ class ToolOutput:
 
     `entry_count` is the number of items in a list or log, `scores` are those of search hits, best
     first: they decide whether the result is summarised. `events` are emitted in the run; `notices`
-    are delivered in it when they are due.
+    are delivered in it when they are due. `marks` are the untrusted sources of any part of the
+    text, in addition to the tool's own origin.
     """
 
     text: str
@@ -75,6 +79,7 @@ class ToolOutput:
     scores: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
     notices: tuple[StoredNotice, ...] = ()
+    marks: Marks = NO_MARKS
 
 
 class Tool(Protocol):
@@ -97,6 +102,26 @@ class Tool(Protocol):
     @property
     def origin(self) -> Origin:
         """Who wrote the text that it returns."""
+        ...
+
+    @property
+    def writes(self) -> bool:
+        """Whether a call changes something that outlives the run."""
+        ...
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether everything that a call changes can be restored."""
+        ...
+
+    @property
+    def sends(self) -> bool:
+        """Whether the arguments of a call leave this machine."""
+        ...
+
+    @property
+    def reads_private(self) -> bool:
+        """Whether it returns text that must not leave this machine, such as notes."""
         ...
 
     @property

@@ -10,8 +10,9 @@ from starlette.requests import Request
 
 from dodona.agent.api import AgentApi
 from dodona.gateway.http import body
-from dodona.gateway.http.sse import EventStreamResponse
+from dodona.gateway.http.sse import ErrorEncoder, EventStreamResponse
 from dodona.gateway.security.caller import Caller, caller_of
+from dodona.gateway.security.token_monitor import TokenWatch
 from dodona.gateway.state import GatewayState
 
 
@@ -38,13 +39,25 @@ class ApiRequest:
         """Return the JSON object in the body."""
         return await body.read_json(self.http_request.receive)
 
+    def watch_token(self) -> TokenWatch:
+        """Return a watch of the caller's token, which has not begun."""
+        return self.state.token_monitor.watch(self.caller.token_id)
+
     def stream(
-        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
+        self,
+        pieces: AsyncGenerator[bytes],
+        headers: Mapping[str, str] | None = None,
+        *,
+        encode_error: ErrorEncoder,
+        token_watch: TokenWatch | None = None,
+        **more: float,
     ) -> EventStreamResponse:
-        """Return a response that streams these pieces."""
+        """Return a response that streams these pieces while the caller's token is valid."""
         return EventStreamResponse(
             pieces,
             shutdown=self.state.shutdown,
+            token_watch=token_watch or self.watch_token(),
+            encode_error=encode_error,
             heartbeat_interval=self.state.settings.heartbeat_interval,
             headers=headers,
             **more,

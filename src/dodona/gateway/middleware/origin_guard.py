@@ -2,8 +2,9 @@
 
 Any web site can make a browser send requests to this server. So the Host header must name this
 server, an Origin header must be ours, Sec-Fetch-Site must not indicate another site, and a body
-must be JSON, which no HTML form can send. The checks apply to every method and to WebSocket
-upgrades, before the body is read.
+must be JSON, which no HTML form can send. Nor may its length be ambiguous: a proxy that reads it
+differently would forward a second request hidden in the first. The checks apply to every method and
+to WebSocket upgrades, before the body is read.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class OriginGuard:
         secure_send = _SecureSend(send, body)
         try:
             self._check_head(scope)
+            _check_framing(scope)
             self._check_origin(scope)
             self._check_body_headers(scope)
         except DodonaError as error:
@@ -144,6 +146,20 @@ class _SecureSend:
             await self._body.discard()
             message = {"type": "http.response.body", "body": b""}
         await self._send(message)
+
+
+def _check_framing(scope: Scope) -> None:
+    """Refuse a body whose end is ambiguous. The HTTP parser refuses other malformed lengths."""
+    headers = scope["headers"]
+    if not header_values(headers, b"transfer-encoding"):
+        return
+    if header_values(headers, b"content-length"):
+        raise BadRequest(
+            "a request must not have both Content-Length and Transfer-Encoding.",
+            hint="Send one of them.",
+        )
+    if scope["http_version"] == "1.0":
+        raise BadRequest("HTTP/1.0 has no Transfer-Encoding.", hint="Use HTTP/1.1.")
 
 
 def _has_body(scope: Scope) -> bool:

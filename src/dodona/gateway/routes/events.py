@@ -13,6 +13,7 @@ from dodona.gateway.http.operation import EVENT_STREAM, Routes, stream_response
 from dodona.gateway.http.parameter import text
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import encode_json
+from dodona.gateway.http.sse import encode_error
 
 routes = Routes()
 
@@ -27,7 +28,7 @@ async def follow_events(
     """Stream your events as they happen."""
     if request.http_request.method == "HEAD":
         return Response(media_type=EVENT_STREAM)
-    return request.stream(_encode_events(request, types))
+    return request.stream(_encode_events(request, types), encode_error=encode_error)
 
 
 async def _encode_events(request: ApiRequest, types: str) -> AsyncGenerator[bytes]:

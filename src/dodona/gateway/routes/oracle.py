@@ -10,18 +10,18 @@ from msgspec import UNSET, Meta, UnsetType
 from starlette.responses import Response
 
 from dodona.agent.question import Question
-from dodona.agent.views.contexts import ContextDocument
+from dodona.agent.views.contexts import ContextDocument, ContextReview
 from dodona.agent.views.exchanges import OracleAnswer
-from dodona.core.chunks import AnyChunk, StreamChunk
+from dodona.core.chunks import AnyChunk, ErrorChunk, StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest
+from dodona.core.errors import BadRequest, DodonaError, to_body
 from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import Routes, document_response, stream_response
 from dodona.gateway.http.parameter import MAX_INTEGER, ProjectId
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
+from dodona.gateway.http.responses import encode_json, json_response
 from dodona.gateway.http.sse import encode_events
 from dodona.gateway.http.tasks import first_completed, wait_for_disconnect
 
@@ -67,7 +67,7 @@ async def ask(request: ApiRequest, body: Question) -> Response:
     The run continues if the client disconnects.
     """
     oracle, user_id = request.api.oracle, request.user_id
-    run_id = await oracle.submit(body.to_request(user_id))
+    run_id = await oracle.submit(body.to_request(user_id, request.caller.token))
 
     async def wait_for_answer() -> Response:
         answer = await oracle.answer(user_id, run_id)
@@ -95,22 +95,32 @@ async def ask_and_stream(request: ApiRequest, body: Question) -> Response:
 
     An invalid question is answered with an error before the stream starts.
     """
-    run_id = await request.api.oracle.submit(body.to_request(request.user_id))
-    batches = request.api.oracle.stream_chunks(request.user_id, run_id)
-    return request.stream(
-        encode_batches(batches, start_immediately=True), {RUN_ID_HEADER: str(run_id)}
-    )
+    run_id = await request.api.oracle.submit(body.to_request(request.user_id, request.caller.token))
+    return stream_run(request, run_id, start_immediately=True)
 
 
-async def encode_batches(
-    batches: AsyncGenerator[list[StreamChunk]], *, start_immediately: bool = False
-) -> AsyncGenerator[bytes]:
-    """Encode batches of chunks; `start_immediately` sends the headers before the first one."""
-    if start_immediately:
-        yield b""
-    async with aclosing(batches):
-        async for batch in batches:
-            yield encode_events(batch)
+def stream_run(
+    request: ApiRequest, run_id: int, *, after_seq: int = 0, start_immediately: bool = False
+) -> Response:
+    """Stream the chunks of a run; `start_immediately` sends the headers before the first one."""
+    last_seq = after_seq
+
+    async def encode_batches() -> AsyncGenerator[bytes]:
+        nonlocal last_seq
+        batches = request.api.oracle.stream_chunks(request.user_id, run_id, after_seq=after_seq)
+        if start_immediately:
+            yield b""
+        async with aclosing(batches):
+            async for batch in batches:
+                yield encode_events(batch)
+                last_seq = batch[-1].seq
+
+    def encode_lost(error: DodonaError) -> bytes:
+        # The run continues. Without an id, so that a client resumes after its last chunk.
+        chunk = StreamChunk(run_id, last_seq, ErrorChunk(to_body(error)))
+        return b"data: %b\n\n" % encode_json({**chunk.as_json(), "is_lost": True})
+
+    return request.stream(encode_batches(), {RUN_ID_HEADER: str(run_id)}, encode_error=encode_lost)
 
 
 @routes.post("/api/oracle/cancel", errors=(404,))
@@ -139,3 +149,10 @@ async def close_context(
 ) -> ContextDocument:
     """Close a context. The next question starts a new conversation."""
     return await request.api.contexts.close(request.user_id, project_id)
+
+
+@routes.post("/api/oracle/context/review", errors=(404, 409))
+async def review_context(request: ApiRequest, body: ContextReview) -> ContextDocument:
+    """Clear the marks of a conversation, after you have looked at what it contains."""
+    request.caller.require_person()
+    return await request.api.contexts.review(request.user_id, body.project_id, body.context_id)

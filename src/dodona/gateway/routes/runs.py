@@ -14,7 +14,7 @@ from dodona.core.json_document import JsonDocument, NextBefore, RequestDocument
 from dodona.gateway.http.operation import EVENT_STREAM, ResponseSpec, Routes
 from dodona.gateway.http.parameter import Header, RunId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.routes.oracle import CHUNK_STREAM, encode_batches
+from dodona.gateway.routes.oracle import CHUNK_STREAM, stream_run
 
 MAX_NOTE_LENGTH: Final = 2_000
 
@@ -73,9 +73,7 @@ async def follow_run(
     if request.http_request.method == "HEAD":
         return Response(media_type=EVENT_STREAM)
     seq = after if last_event_id is None else last_event_id
-    return request.stream(
-        encode_batches(request.api.oracle.stream_chunks(request.user_id, run_id, after_seq=seq))
-    )
+    return stream_run(request, run_id, after_seq=seq)
 
 
 async def _require_run(request: ApiRequest, run_id: int) -> None:
@@ -115,6 +113,7 @@ async def decide_approval(
     body: ApprovalDecision,
 ) -> Approval:
     """Approve or deny a tool call."""
+    request.caller.require_person()
     return await request.api.approvals.decide(
         request.user_id, run_id, call, approved=body.approved, note=body.note
     )

@@ -42,7 +42,10 @@ async def list_sessions(
     skip: Annotated[int, whole("Number to skip.", 0, 1_000_000)] = 0,
 ) -> SessionList:
     """List your sessions, most recently active first."""
-    return SessionList(await request.api.sessions.list(request.user_id, limit=limit, skip=skip))
+    sessions = await request.api.sessions.list(
+        request.user_id, limit=limit, skip=skip, token=request.caller.token
+    )
+    return SessionList(sessions)
 
 
 @routes.get("/api/sessions/history", errors=(404,))
@@ -52,10 +55,13 @@ async def read_session(
     limit: Annotated[int, up_to(200)] = 50,
 ) -> SessionHistory:
     """List the messages of the latest runs of a session, oldest first."""
-    return SessionHistory(await request.api.sessions.history(request.user_id, key, limit=limit))
+    messages = await request.api.sessions.history(
+        request.user_id, key, limit=limit, token=request.caller.token
+    )
+    return SessionHistory(messages)
 
 
 @routes.post("/api/sessions/clear", errors=(404,))
 async def clear_session(request: ApiRequest, body: SessionToClear) -> SessionDocument:
     """Start a new conversation with the next message of a session."""
-    return await request.api.sessions.clear(request.user_id, body.key)
+    return await request.api.sessions.clear(request.user_id, body.key, token=request.caller.token)

@@ -52,7 +52,8 @@ async def show_budgets(
 ) -> BudgetList:
     """List the budgets that apply, with the remaining amounts."""
     requested = _requested_user(request, user)
-    return BudgetList(await request.api.spending.budgets(requested, max_rows=limit))
+    token = request.caller.token if requested == request.user_id else None
+    return BudgetList(await request.api.spending.budgets(requested, max_rows=limit, token=token))
 
 
 def _requested_user(request: ApiRequest, user: str | None) -> str | None:

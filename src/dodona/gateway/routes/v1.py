@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from starlette.responses import Response
@@ -64,16 +65,17 @@ async def create_chat_completion(request: ApiRequest, body: V1Request) -> Respon
     Starts a run of the agent, or calls its model directly if the client sends tools.
     """
     agent, model = _resolve_model(request, body.model)
-    api, user_id = request.api, request.user_id
+    api, caller = request.api, request.caller
     if body.is_passthrough:
         passthrough = start_passthrough(
-            api, user_id=user_id, chat_request=body, agent=agent, model=model
+            api, caller=caller, chat_request=body, agent=agent, model=model
         )
         return await _respond(request, body, passthrough, {})
     run = await start_run(
         api,
         request.state.shutdown,
-        user_id=user_id,
+        request.watch_token(),
+        caller=caller,
         chat_request=body,
         names=(agent.id, model),
     )
@@ -82,8 +84,9 @@ async def create_chat_completion(request: ApiRequest, body: V1Request) -> Respon
 
 @routes.get("/v1/models")
 async def list_models(request: ApiRequest) -> V1Models:
-    """List the agents as models."""
-    return V1Models(data=[V1Model(name) for name in request.api.agents().ids()])
+    """List the agents as models: those that the token allows."""
+    names = request.caller.allowed_agents(request.api.agents())
+    return V1Models(data=[V1Model(name) for name in names])
 
 
 @routes.get("/v1/models/{model}", errors=(404,))
@@ -103,9 +106,12 @@ async def _respond(
 ) -> Response:
     if body.stream:
         # An error before the first piece is a normal response, whose status clients need.
-        pieces = _stream_with_errors(request, completion.stream())
         return request.stream(
-            pieces, headers, begins_within=request.state.settings.heartbeat_interval
+            _stream_with_errors(request, completion.stream()),
+            headers,
+            encode_error=partial(_encode_error, request),
+            token_watch=completion.token_watch if isinstance(completion, RunCompletion) else None,
+            begins_within=request.state.settings.heartbeat_interval,
         )
 
     async def wait_for_answer() -> Response:
@@ -137,8 +143,12 @@ async def _stream_with_errors(
         except DodonaError as error:
             if not has_started:
                 raise
-            document, redactor = as_openai(error), request.state.redactor
-            yield encode_event(document if redactor is None else redactor.scrub_all(document))
+            yield _encode_error(request, error)
+
+
+def _encode_error(request: ApiRequest, error: DodonaError) -> bytes:
+    document, redactor = as_openai(error), request.state.redactor
+    return encode_event(document if redactor is None else redactor.scrub_all(document))
 
 
 def _resolve_model(request: ApiRequest, name: str) -> tuple[AgentDef, str]:
@@ -149,6 +159,9 @@ def _resolve_model(request: ApiRequest, name: str) -> tuple[AgentDef, str]:
     if agent is None or (not model and id_ != name):
         raise UnknownModel(
             f"there is no model {name!r:.80}.",
-            hint=did_you_mean(id_, agents.ids()) or "GET /v1/models lists the agents.",
+            hint=did_you_mean(id_, request.caller.allowed_agents(agents))
+            or "GET /v1/models lists the agents.",
         )
+    if request.caller.token is not None:
+        request.caller.token.check_agent(agent.id)
     return agent, model

@@ -9,18 +9,22 @@ from starlette.responses import Response
 
 from dodona.core.domain.knowledge.notes import (
     Backlink,
+    NoteHistoryEntry,
     NoteHit,
     NoteMove,
     NotePath,
     Notes,
     NoteSummary,
+    NoteTag,
     NoteText,
+    NoteUndo,
+    NoteVersionText,
     NoteWriteResult,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import ResponseSpec, Routes
-from dodona.gateway.http.parameter import MAX_INTEGER, ProjectId, text, up_to
+from dodona.gateway.http.parameter import MAX_INTEGER, ProjectId, text, up_to, whole
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
@@ -34,6 +38,8 @@ routes = Routes()
 PathParameter: TypeAlias = Annotated[
     str, text("The path of the note.", max_length=_MAX_PATH_LENGTH)
 ]
+
+ChangeId: TypeAlias = Annotated[int, whole("The id of the change.", 1)]
 
 
 class NoteList(JsonDocument):
@@ -55,17 +61,16 @@ class NoteMoves(JsonDocument):
     moves: list[NoteMove]
 
 
+class NoteHistoryList(JsonDocument):
+    """The changes of notes, newest first."""
+
+    history: list[NoteHistoryEntry]
+
+
 class Backlinks(JsonDocument):
     """The lines that link to the note."""
 
     backlinks: list[Backlink]
-
-
-class NoteTag(JsonDocument):
-    """A tag."""
-
-    tag: str
-    notes: Annotated[int, Meta(description="Number of notes with the tag.")]
 
 
 class NoteTags(JsonDocument):
@@ -93,13 +98,13 @@ class NewNoteMove(RequestDocument):
     project_id: ProjectId = DEFAULT_PROJECT
 
 
-class MoveToUndo(RequestDocument):
-    """A move to undo."""
+class ChangeToUndo(RequestDocument):
+    """A change to undo: a write or a move."""
 
-    move: (
+    change: (
         Annotated[
             int,
-            Meta(ge=1, le=MAX_INTEGER, description="The id of the move; by default the latest."),
+            Meta(ge=1, le=MAX_INTEGER, description="The id in the history; by default the latest."),
         ]
         | UnsetType
     ) = UNSET
@@ -185,10 +190,32 @@ async def list_moves(
 
 
 @routes.post("/api/vault/undo", errors=_WRITE_ERRORS)
-async def undo_move(request: ApiRequest, body: MoveToUndo) -> NoteMove:
-    """Undo a move, including the changes to links."""
-    move = None if body.move is UNSET else body.move
-    return await (await _notes_of(request, body.project_id)).undo(move)
+async def undo_change(request: ApiRequest, body: ChangeToUndo) -> NoteUndo:
+    """Undo a write, or a move with its links. Returns 409 if the note has changed since."""
+    change = None if body.change is UNSET else body.change
+    return await (await _notes_of(request, body.project_id)).undo(change)
+
+
+@routes.get("/api/vault/history", errors=_READ_ERRORS)
+async def list_history(
+    request: ApiRequest,
+    path: Annotated[
+        str, text("The path of a note; by default all notes.", max_length=_MAX_PATH_LENGTH)
+    ] = "",
+    limit: Annotated[int, up_to(1_000)] = 20,
+    project_id: ProjectId = DEFAULT_PROJECT,
+) -> NoteHistoryList:
+    """List the changes of notes: versions and moves."""
+    vault = await _notes_of(request, project_id)
+    return NoteHistoryList([*await vault.history(path or None, limit)])
+
+
+@routes.get("/api/vault/versions/{change}", errors=(404, 409, 422, 502))
+async def read_version(
+    request: ApiRequest, change: ChangeId, project_id: ProjectId = DEFAULT_PROJECT
+) -> NoteVersionText:
+    """Retrieve a stored version of a note. Returns 409 if its text is not stored any more."""
+    return await (await _notes_of(request, project_id)).version(change)
 
 
 @routes.post("/api/vault/index", errors=_WRITE_ERRORS)
@@ -209,8 +236,7 @@ async def list_backlinks(
 @routes.get("/api/vault/tags", errors=_READ_ERRORS)
 async def list_tags(request: ApiRequest, project_id: ProjectId = DEFAULT_PROJECT) -> NoteTags:
     """List the tags of all notes."""
-    tags = await (await _notes_of(request, project_id)).tags()
-    return NoteTags([NoteTag(tag, count) for tag, count in tags])
+    return NoteTags([*await (await _notes_of(request, project_id)).tags()])
 
 
 async def _notes_of(request: ApiRequest, project_id: str) -> Notes:

@@ -7,6 +7,7 @@ remote client into the operator, so any request that looks proxied needs a token
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from starlette.requests import HTTPConnection
@@ -25,6 +26,7 @@ from dodona.gateway.state import GatewayState
 
 OPENAI_PREFIX: Final = "/v1/"
 _AUTHORIZATION: Final = b"authorization"
+_KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # a bearer token, RFC 6750
 
 
 async def authenticate(
@@ -49,7 +51,7 @@ async def _identify(state: GatewayState, scope: Scope, token: str | None) -> Cal
             raise Unauthorized(reason, hint=TOKEN_HINT)
         return LOCAL_OPERATOR
     api_token = await state.token_cache.verify(token, address_of(scope, state.settings.proxies))
-    caller = Caller(api_token.user_id, api_token.scopes, api_token.id)
+    caller = Caller(api_token.user_id, api_token.scopes, api_token)
     state.quotas.acquire_for_token(caller)
     return caller
 
@@ -68,17 +70,18 @@ async def check_run_quota(state: GatewayState, caller: Caller) -> None:
 def bearer_token(scope: Scope) -> str | None:
     """Return the token in the Authorization header; None without a header, "" if malformed.
 
-    OpenAI's clients always send a key: under /v1, one without the prefix of our tokens is ignored.
+    OpenAI's clients always send a key: under /v1, a well-formed one without the prefix of our
+    tokens is ignored.
     """
     values = [value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION]
     if not values:
         return None
-    scheme, _, text = values[0].strip().partition(" ")
-    token = text.strip() if len(values) == 1 and scheme.lower() == "bearer" else ""
-    is_foreign = (
-        scope["path"].startswith(OPENAI_PREFIX) and token and not token.startswith(TOKEN_PREFIX)
-    )
-    return None if is_foreign else token
+    scheme, _, text = values[0].strip(" \t").partition(" ")
+    token = text.strip(" \t")
+    if len(values) > 1 or scheme.lower() != "bearer" or not _KEY_PATTERN.fullmatch(token):
+        return ""
+    is_foreign = not token.lower().startswith(TOKEN_PREFIX)
+    return None if is_foreign and scope["path"].startswith(OPENAI_PREFIX) else token
 
 
 def token_required_reason(scope: Scope, settings: GatewaySettings) -> str:

@@ -7,7 +7,8 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from dodona.core.domain.api_tokens import SCOPES
+from dodona.core.domain.agents import Agents
+from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import AccessDenied, Unauthorized
 
@@ -16,11 +17,33 @@ CALLER_KEY: Final = "dodona.caller"  # its key in the ASGI scope
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`token_id` is None for the operator: a local request without a token, with all scopes."""
+    """`token` is None for the operator: a local request without a token, with all scopes."""
 
     user_id: str
     scopes: frozenset[str]
-    token_id: int | None = None
+    token: ApiToken | None = None
+
+    @property
+    def token_id(self) -> int | None:
+        return None if self.token is None else self.token.id
+
+    def allowed_agents(self, agents: Agents) -> list[str]:
+        """Return the ids of the agents that the caller may use."""
+        token = self.token
+        return [id_ for id_ in agents.ids() if token is None or token.limits.allows_agent(id_)]
+
+    @property
+    def relays_others(self) -> bool:
+        """Whether this is a channel adapter: it speaks for others, who may be anyone."""
+        return self.token is not None and self.has_scope("channel")
+
+    def require_person(self) -> None:
+        """Raise unless the user may be the one who asks: a decision is not an adapter's."""
+        if self.relays_others and not self.has_scope("admin"):
+            raise AccessDenied(
+                "a token with scope channel cannot decide for its user.",
+                hint="Use a token with scope chat and without channel.",
+            )
 
     def has_scope(self, scope: str) -> bool:
         """Whether the caller has a scope. `chat` includes `read`."""

@@ -11,23 +11,39 @@ from starlette.types import Scope
 
 from dodona.gateway.security.hosts import header_values
 
-# Headers that proxies add.
+# Headers that proxies, load balancers, content delivery networks and tunnels add. Some of them
+# write "_" for "-".
 _PROXY_HEADERS: Final = frozenset(
     {
-        *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip"),
-        *(b"true-client-ip", b"cf-connecting-ip", b"cf-ray", b"cdn-loop", b"fastly-client-ip"),
-        *(b"x-proxyuser-ip", b"x-original-host", b"x-original-url", b"x-original-forwarded-for"),
-        *(b"x-envoy-external-address", b"x-amzn-trace-id", b"x-arr-log-id", b"client-ip"),
-        *(b"proxy-connection", b"ngrok-trace-id"),
+        *(b"via", b"remote-addr", b"remote-user", b"x-host", b"x-scheme", b"x-url-scheme"),
+        *(b"front-end-https", b"x-rewrite-url", b"cdn-loop", b"x-coming-from", b"x-varnish"),
+        *(b"x-cloud-trace-context", b"x-amzn-trace-id", b"x-cluster-client", b"x-nginx-proxy"),
     }
 )
-_FORWARDED_PREFIX: Final = b"x-forwarded-"
+_PROXY_PREFIXES: Final = (
+    *(b"forward", b"x-forward", b"x-original-", b"x-real-", b"x-proxy", b"proxy-", b"x-remote-"),
+    *(b"cf-", b"cloudfront-", b"x-amz-cf-", b"x-amzn-oidc-", b"x-amzn-mtls-", b"x-azure-"),
+    *(b"x-arr-", b"x-appgw-", b"x-appengine-", b"x-goog-iap-", b"x-goog-authenticated-"),
+    *(b"fastly-", b"fly-", b"akamai-", b"x-akamai-", b"x-envoy-", b"x-vercel-", b"x-nf-"),
+    *(b"ngrok-", b"tailscale-", b"x-auth-request-", b"x-pomerium-"),
+)
+# X-Client-IP, True-Client-IP, X-Sucuri-ClientIP, X-Cluster-Client-IP, CF-Connecting-IP, …
+_PROXY_SUFFIXES: Final = (
+    *(b"client-ip", b"clientip", b"connecting-ip", b"connection-ip", b"real-ip", b"remote-ip"),
+    *(b"source-ip", b"user-ip", b"forwarded-for", b"forwarded-host", b"forwarded-proto"),
+)
 _MAX_ADDRESS_LENGTH: Final = 64  # characters of an address
 
 
 def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the headers show that a proxy forwarded the request."""
-    return any(name in _PROXY_HEADERS or name.startswith(_FORWARDED_PREFIX) for name, _ in headers)
+    return any(_is_proxy_header(name.replace(b"_", b"-")) for name, _ in headers)
+
+
+def _is_proxy_header(name: bytes) -> bool:
+    return (
+        name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIXES) or name.endswith(_PROXY_SUFFIXES)
+    )
 
 
 def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:

@@ -19,7 +19,6 @@ from dodona.gateway.security.client_address import client_key, is_loopback
 from dodona.gateway.settings import GatewaySettings
 
 _RESERVED_FILES: Final = 128  # file descriptors for the store, indexes and models
-_MIN_CONNECTIONS: Final = 64
 
 _OVERLOADED_BODY: Final = encode_json(
     {
@@ -30,7 +29,7 @@ _OVERLOADED_BODY: Final = encode_json(
         }
     }
 )
-_OVERLOADED_RESPONSE: Final = (
+OVERLOADED_RESPONSE: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(_OVERLOADED_BODY), _OVERLOADED_BODY)
 )
@@ -41,9 +40,9 @@ class ConnectionLimiter:
 
     def __init__(self, settings: GatewaySettings) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._max_total = min(
-            settings.limits.connections, max(_MIN_CONNECTIONS, files - _RESERVED_FILES)
-        )
+        if files == resource.RLIM_INFINITY:
+            files = settings.limits.connections + _RESERVED_FILES
+        self._max_total = min(settings.limits.connections, max(files // 2, files - _RESERVED_FILES))
         self._max_per_client = settings.limits.address_connections
         self._proxies = settings.proxies
         self.head_timeout = settings.head_timeout
@@ -53,6 +52,11 @@ class ConnectionLimiter:
     def __len__(self) -> int:
         return len(self._clients)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether another connection exceeds the total limit."""
+        return len(self._clients) >= self._max_total
+
     def try_add(self, transport: asyncio.BaseTransport) -> bool:
         """Count a connection; False if it exceeds a limit. Adding one again has no effect."""
         if transport in self._clients:
@@ -60,9 +64,7 @@ class ConnectionLimiter:
         address = str((transport.get_extra_info("peername") or ("",))[0])
         client = client_key(address)
         is_shared = is_loopback(address) or address in self._proxies
-        if len(self._clients) >= self._max_total or (
-            not is_shared and self._counts[client] >= self._max_per_client
-        ):
+        if self.is_full or (not is_shared and self._counts[client] >= self._max_per_client):
             return False
         self._clients[transport] = client
         self._counts[client] += 1
@@ -100,7 +102,7 @@ def _counting_protocol(
                 super().connection_made(transport)
             else:
                 http_transport = cast(asyncio.Transport, transport)
-                http_transport.write(_OVERLOADED_RESPONSE)
+                http_transport.write(OVERLOADED_RESPONSE)
                 http_transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -111,10 +113,37 @@ def _counting_protocol(
     return CountingProtocol
 
 
+class _HttpProtocol(H11Protocol):
+    """Treats some upgrade requests as plain ones, and answers a malformed body once.
+
+    HTTP/1.0 has no upgrades, and the server would report it as HTTP/1.1, as if no proxy had
+    forwarded it. A body would be read as WebSocket frames.
+    """
+
+    def _should_upgrade(self) -> bool:
+        has_body = any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in self.headers
+        )
+        is_allowed = self.scope["http_version"] != "1.0" and not has_body
+        return is_allowed and super()._should_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None and not cycle.response_complete:
+            # The body is malformed. The application must not answer too: that is an error.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            if cycle.response_started:
+                self.transport.close()
+                return
+        super().send_400_response(msg)
+
+
 def _head_timeout_protocol(seconds: float) -> type[asyncio.Protocol]:
     """Return an HTTP protocol class that closes connections whose headers do not arrive in time."""
 
-    class HeadTimeoutProtocol(H11Protocol):
+    class HeadTimeoutProtocol(_HttpProtocol):
         _waiting_since: float | None = None  # when the wait for a request's headers began
         _timer: asyncio.TimerHandle | None = None
 

@@ -49,7 +49,7 @@ class TokenCache:
         if token is None or not token.is_active(time()):
             self._cached.discard(digest)
             self._record_failure(client_key(address))
-            raise Unauthorized(_rejection_reason(token), hint=TOKEN_HINT)
+            raise Unauthorized(rejection_reason(token), hint=TOKEN_HINT)
         self._schedule_use_record(token)
         return token
 
@@ -89,7 +89,8 @@ async def _record_use(tokens: ApiTokens, token_id: int) -> None:
         await tokens.record_use((token_id,), time())
 
 
-def _rejection_reason(token: ApiToken | None) -> str:
+def rejection_reason(token: ApiToken | None) -> str:
+    """Return why a token gives no access; None is a token that does not exist."""
     if token is None:
         return "this token is unknown."
     return "this token was revoked." if token.revoked_at is not None else "this token has expired."

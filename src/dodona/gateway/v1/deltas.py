@@ -13,12 +13,16 @@ error                                   raised
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
+from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
-from dodona.core.errors import from_json
+from dodona.core.errors import from_body
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.gateway.http.openai_errors import AnswerRestarted
@@ -31,6 +35,35 @@ from dodona.gateway.v1.completion import (
 )
 
 _PARAGRAPH_BREAK: Final = "\n\n"  # between texts before and after tool calls
+
+
+# In Markdown, an image starts with `![`, and HTML with `<` and a letter.
+_IMAGE = re.compile(r"!\[")
+_TAG = re.compile(r"<(?=[a-zA-Z!?/])")
+
+
+class ImageEscaper:
+    """Escapes images and HTML in a text that arrives in pieces.
+
+    Clients load images at once, and their URLs may carry private text out. Dodona's own clients
+    find a mark at such answers, which clients of OpenAI's API do not know.
+    """
+
+    def __init__(self) -> None:
+        self._pending = ""
+
+    def feed(self, text: str) -> str:
+        """Return the text that can be sent: all but a last character that may start an image."""
+        text = self._pending + text
+        self._pending = text[-1] if text.endswith(("!", "<")) else ""
+        ready = text[: len(text) - len(self._pending)]
+        # A backslash in front of it would be undone by another one: so `[` is replaced as well.
+        return _TAG.sub("&lt;", _IMAGE.sub("!&#91;", ready))
+
+    def close(self) -> str:
+        """Return the rest of the text."""
+        rest, self._pending = self._pending, ""
+        return rest
 
 
 class RunDeltas:
@@ -48,6 +81,7 @@ class RunDeltas:
         self._sent_parts: list[str] = []
         self._is_restarted = False
         self._used_tools = False  # since the last text
+        self._images, self._thinking_images = ImageEscaper(), ImageEscaper()
 
     @property
     def text(self) -> str:
@@ -59,30 +93,41 @@ class RunDeltas:
 
     def apply(self, chunk: StreamChunk) -> V1Delta | None:
         """Return the delta to send for a chunk, if any. Raises the error that ended the run."""
-        match chunk.body["type"]:
-            case "content":
-                return self._on_content(chunk)
-            case "thinking":
-                self._thinking_parts.append((chunk.seq, chunk.body["content"]))
-                return V1Delta(reasoning_content=chunk.body["content"])
-            case "tool_call" | "tool_result":
+        match chunk.chunk:
+            case chunks.ContentChunk(text, untrusted):
+                return self._on_content(chunk.seq, self._images.feed(text) if untrusted else text)
+            case chunks.ThinkingChunk(text, untrusted):
+                text = self._thinking_images.feed(text) if untrusted else text
+                self._thinking_parts.append((chunk.seq, text))
+                return V1Delta(reasoning_content=text) if text else None
+            case chunks.ToolCallChunk() | chunks.ToolResultChunk():
                 self._used_tools = True
-            case "restart":
-                self._on_restart(chunk)
-            case "done":
-                self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
-            case "error":
-                raise from_json(chunk.body["error"])
+            case chunks.RestartChunk(discard_after=last):
+                self._on_restart(last)
+            case chunks.DoneChunk(finish=finish):
+                self.finish = FINISH_REASONS[finish]
+                return self._flush(chunk.seq)
+            case chunks.ErrorChunk(error):
+                raise from_body(error)
             case _:
                 pass
         return None
 
-    def _on_content(self, chunk: StreamChunk) -> V1Delta | None:
-        text: str = chunk.body["content"]
+    def _flush(self, seq: int) -> V1Delta | None:
+        """Return what the escapers have not passed on yet."""
+        delta = self._on_content(seq, self._images.close())
+        if thinking := self._thinking_images.close():
+            self._thinking_parts.append((seq, thinking))
+            delta = replace(delta or V1Delta(), reasoning_content=thinking)
+        return delta
+
+    def _on_content(self, seq: int, text: str) -> V1Delta | None:
+        if not text:
+            return None
         if self._used_tools and self._text_parts:
             text = _PARAGRAPH_BREAK + text
         self._used_tools = False
-        self._text_parts.append((chunk.seq, text))
+        self._text_parts.append((seq, text))
         if self._is_streaming and self._is_restarted:
             text = self._unsent_text()
         else:
@@ -100,9 +145,9 @@ class RunDeltas:
             "the model restarted its answer.", hint="Retry, or request without stream."
         )
 
-    def _on_restart(self, chunk: StreamChunk) -> None:
-        last: int = chunk.body["discard_after"]
+    def _on_restart(self, last: int) -> None:
         before = len(self._text_parts)
+        self._images = ImageEscaper()
         self._text_parts = [each for each in self._text_parts if each[0] <= last]
         self._thinking_parts = [each for each in self._thinking_parts if each[0] <= last]
         self._is_restarted = self._is_restarted or len(self._text_parts) < before

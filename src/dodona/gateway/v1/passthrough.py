@@ -19,6 +19,7 @@ from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.json_document import to_builtins
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.model import Done, ModelEvent, ModelRequest, ToolChoice
+from dodona.gateway.security.caller import Caller
 from dodona.gateway.v1.completion import FINISH_REASONS, Completion, V1Completion, V1Usage
 from dodona.gateway.v1.deltas import ModelDeltas
 from dodona.gateway.v1.messages import to_model_messages
@@ -66,7 +67,7 @@ class PassthroughCompletion:
 
 
 def start_passthrough(
-    api: AgentApi, *, user_id: str, chat_request: V1Request, agent: AgentDef, model: str
+    api: AgentApi, *, caller: Caller, chat_request: V1Request, agent: AgentDef, model: str
 ) -> PassthroughCompletion:
     """Prepare a model call. `model` replaces the agent's model; it may be empty."""
     request = ModelRequest(
@@ -86,9 +87,12 @@ def start_passthrough(
         request=PassthroughRequest(
             agent=agent,
             scope=BillingScope(
-                user_id=user_id,
+                user_id=caller.user_id,
                 agent_id=agent.id,
-                session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
+                session_key=session_key(
+                    agent.id, CHANNEL, caller.user_id, chat_request.user, redact=api.redact
+                ),
+                token=caller.token,
             ),
             request=request,
             model=model,

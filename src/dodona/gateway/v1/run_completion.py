@@ -1,7 +1,8 @@
 """A chat completion that is a run of an agent, with the agent's own tools.
 
 With `user`, the run belongs to that user's session, which keeps the history. Without it, the
-messages of the request are the history. When the client disconnects, the run is cancelled.
+messages of the request are the history. When the client disconnects, the run is cancelled. It
+continues if the server ends the stream.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import DodonaError, InvalidField
 from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.security.caller import Caller
+from dodona.gateway.security.token_monitor import TokenWatch
 from dodona.gateway.shutdown import Shutdown
 from dodona.gateway.v1.completion import Completion, Finish, V1Completion, V1Usage
 from dodona.gateway.v1.deltas import RunDeltas
@@ -37,6 +40,7 @@ class RunCompletion:
 
     api: AgentApi
     shutdown: Shutdown
+    token_watch: TokenWatch
     user_id: str
     run_id: int
     completion: Completion
@@ -55,7 +59,7 @@ class RunCompletion:
         )
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """Yield the encoded chunks. Cancels the run if the stream is closed early."""
+        """Yield the encoded chunks. Cancels the run if the client closes the stream early."""
         deltas = RunDeltas(is_streaming=True)
         try:
             async with aclosing(self._chunks()) as chunks:
@@ -64,7 +68,8 @@ class RunCompletion:
                         yield self.completion.encode_delta(delta)
             yield self.completion.encode_last(*await self._finish(deltas))
         finally:
-            if not deltas.finish and not self.shutdown.has_started:
+            is_ended_by_us = self.shutdown.has_started or self.token_watch.error is not None
+            if not deltas.finish and not is_ended_by_us:
                 await self.cancel()
 
     async def cancel(self) -> None:
@@ -101,8 +106,9 @@ class RunCompletion:
 async def start_run(
     api: AgentApi,
     shutdown: Shutdown,
+    token_watch: TokenWatch,
     *,
-    user_id: str,
+    caller: Caller,
     chat_request: V1Request,
     names: tuple[str, str],
 ) -> RunCompletion:
@@ -114,6 +120,7 @@ async def start_run(
             hint="With tools in the request, the agent's model answers directly in this format.",
         )
     agent_id, model = names
+    user_id = caller.user_id
     history = ChatHistory.from_messages(chat_request.messages)
     client_history: ClientHistory | None = None
     peer = chat_request.user
@@ -129,6 +136,7 @@ async def start_run(
     run_id = await api.oracle.submit(
         RunRequest(
             user_id=user_id,
+            token=caller.token,
             question=history.question,
             options=RunOptions(
                 model=model or None,
@@ -139,13 +147,14 @@ async def start_run(
                 instructions=history.instructions,
             ),
             agent_id=agent_id,
-            session_key=session_key(agent_id, CHANNEL, user_id, peer),
+            session_key=session_key(agent_id, CHANNEL, user_id, peer, redact=api.redact),
         ),
         max_chars=MAX_QUESTION_CHARS,
     )
     return RunCompletion(
         api=api,
         shutdown=shutdown,
+        token_watch=token_watch,
         user_id=user_id,
         run_id=run_id,
         completion=Completion(

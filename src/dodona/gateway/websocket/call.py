@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
-from dodona.core import chunks
-from dodona.core.chunks import StreamChunk
-from dodona.core.errors import DodonaError
+from dodona.core.chunks import ErrorChunk, StreamChunk
+from dodona.core.errors import DodonaError, to_body
 from dodona.gateway.state import GatewayState
+from dodona.gateway.websocket.events import to_event
 from dodona.gateway.websocket.frame import RequestId, error_frame
 
 if TYPE_CHECKING:
@@ -22,13 +22,14 @@ class SessionLocks:
     """A lock per session that is receiving a message; idle sessions have none."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    def lock_for(self, session_key: str) -> asyncio.Lock:
+    def lock_for(self, user_id: str, session_key: str) -> asyncio.Lock:
         """Return the lock to hold while a message is submitted. It keeps messages in order."""
-        lock = self._locks.get(session_key)
+        session = (user_id, session_key)
+        lock = self._locks.get(session)
         if lock is None:
-            lock = self._locks[session_key] = asyncio.Lock()
+            lock = self._locks[session] = asyncio.Lock()
         return lock
 
 
@@ -73,8 +74,10 @@ class Call:
                         last_seq = chunk.seq
         except DodonaError as error:
             # The run continues; only its events cannot be sent here.
-            chunk = StreamChunk(run_id, last_seq, {**chunks.error(error), "is_lost": True})
-            await self.connection.writer.send_chunk(chunk, session_key)
+            chunk = StreamChunk(run_id, last_seq, ErrorChunk(to_body(error)))
+            event = to_event(chunk, session_key)
+            event["data"]["is_lost"] = True
+            await self.connection.writer.send(event)
 
     async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:

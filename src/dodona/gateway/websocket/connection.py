@@ -27,11 +27,17 @@ from dodona.core.errors import (
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.responses import unexpected_error
 from dodona.gateway.security.auth import audit_rejection, authenticate
+from dodona.gateway.security.token_monitor import TokenWatch
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
 from dodona.gateway.websocket.call import Call, SessionLocks
 from dodona.gateway.websocket.frame import RequestId, RpcRequest
-from dodona.gateway.websocket.handshake import Identity, identity_from_token, is_token_frame
+from dodona.gateway.websocket.handshake import (
+    Identity,
+    identity_from_token,
+    is_token_frame,
+    token_in,
+)
 from dodona.gateway.websocket.method import RpcMethod
 from dodona.gateway.websocket.protocol import (
     MAX_AWAITED_RUNS,
@@ -74,17 +80,35 @@ class Connection:
     async def serve(self, connection: HTTPConnection, receive: Receive) -> None:
         """Handle frames until the client disconnects or is disconnected."""
         try:
-            await self._send_hello()
-            message = await receive()
-            if await self._consume_token_frame(connection, message):
+            with self._watch_token():
+                await self._send_hello()
                 message = await receive()
-            while message["type"] != "websocket.disconnect":
-                await self._handle_message(connection, message)
-                message = await receive()
+            is_token = await self._consume_token_frame(connection, message)
+            with self._watch_token():
+                if is_token:
+                    message = await receive()
+                while message["type"] != "websocket.disconnect":
+                    await self._handle_message(connection, message)
+                    message = await receive()
         except Disconnected:
             pass  # there is no client left to answer
         finally:
             await self._finish_tasks()
+
+    def _watch_token(self) -> TokenWatch:
+        """Return a watch that closes the connection when the caller's token ends."""
+        watch = self.state.token_monitor.watch(self.caller.token_id)
+        watch.on_end(self._start_closing)
+        return watch
+
+    def _start_closing(self, reason: Unauthorized) -> None:
+        task = asyncio.create_task(self._close_unauthorized(reason))
+        self._request_tasks.add(task)
+        task.add_done_callback(self._forget_task)
+
+    async def _close_unauthorized(self, reason: Unauthorized) -> None:
+        with suppress(Disconnected):
+            await self.writer.close(UNAUTHORIZED_CLOSE_CODE, reason.message)
 
     async def _send_hello(self) -> None:
         hello = {
@@ -101,7 +125,7 @@ class Connection:
         with suppress(DodonaError):
             document = frame.parse_frame(message, self.state.settings.max_head_bytes)
             if is_token_frame(document):
-                identity = await identity_from_token(self.state, connection, document["token"])
+                identity = await identity_from_token(self.state, connection, token_in(document))
                 if identity is None:
                     await self.writer.close(UNAUTHORIZED_CLOSE_CODE, "The token is invalid.")
                 else:
@@ -120,7 +144,7 @@ class Connection:
             id_ = self._check_id_unused(frame.id_of(document))
             self._start_call(connection, frame.read_request(document))
         except Unauthorized as error:
-            await self.writer.close(UNAUTHORIZED_CLOSE_CODE, error.message)
+            await self._close_unauthorized(error)
         except DodonaError as error:
             await self.writer.send(frame.error_frame(id_, error, self.state.redactor))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec import to_builtins
+
 from dodona.core.chunks import StreamChunk
 
 EventName: TypeAlias = Literal[
@@ -34,15 +36,12 @@ _MESSAGE_KEYS: Final = {"thinking": "content", "source": "path", "restart": "rea
 
 def to_event(chunk: StreamChunk, session_key: str | None) -> dict[str, Any]:
     """Return the event of a chunk; `data` is the chunk without its type, run and seq."""
-    type_: str = chunk.body["type"]
-    data = {name: value for name, value in chunk.body.items() if name != "type"}
-    if type_ not in EVENT_BY_CHUNK_TYPE or (
-        EVENT_BY_CHUNK_TYPE[type_] == "system" and type_ != "system"
-    ):
-        message = str(data.get(_MESSAGE_KEYS.get(type_, ""), ""))
-        data = {"system_type": type_, "system_message": message, "metadata": data}
+    data = to_builtins(chunk.chunk)
+    type_: str = data.pop("type")
+    if key := _MESSAGE_KEYS.get(type_):
+        data = {"system_type": type_, "system_message": data[key], "metadata": data}
     return {
-        "event": EVENT_BY_CHUNK_TYPE.get(type_, "system"),
+        "event": EVENT_BY_CHUNK_TYPE[type_],
         "run_id": chunk.run_id,
         "seq": chunk.seq,
         "session_key": session_key,

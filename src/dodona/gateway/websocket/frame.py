@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeAlias
 
+from msgspec import Meta, ValidationError, convert
 from starlette.types import Message
 
-from dodona.core.errors import BadRequest, DodonaError, as_json, did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, InvalidField, as_json
+from dodona.core.json_document import RequestDocument, parse_document
 from dodona.gateway.errors import BodyTooLarge
 from dodona.gateway.http import body
 from dodona.gateway.websocket.protocol import MAX_ID_LENGTH
 from dodona.net.redactor import Redactor
 
-RequestId: TypeAlias = str | int
-
-_REQUEST_KEYS: Final = ("id", "method", "params")
 _MAX_SAFE_INTEGER: Final = 2**53  # JavaScript loses precision above it
 
+RequestId: TypeAlias = (
+    Annotated[str, Meta(min_length=1, max_length=MAX_ID_LENGTH)]
+    | Annotated[int, Meta(ge=-_MAX_SAFE_INTEGER, le=_MAX_SAFE_INTEGER)]
+)
 
-@dataclass(frozen=True, slots=True)
-class RpcRequest:
-    """A valid request frame."""
+
+class RpcRequest(RequestDocument):
+    """A request frame."""
 
     id: RequestId
     method: str
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] = {}
+    jsonrpc: Any = None  # ignored
+
+
+# The rule and hint of each field, for people.
+_RULES: Final[Mapping[str, tuple[str, str]]] = {
+    "id": (f"id must be a whole number or a string of 1 to {MAX_ID_LENGTH} characters.", ""),
+    "method": ("method must be the name of a method.", "The hello event lists the methods."),
+    "params": ("params must be an object.", ""),
+}
 
 
 def parse_frame(message: Message, max_chars: int) -> dict[str, Any]:
@@ -41,41 +52,25 @@ def parse_frame(message: Message, max_chars: int) -> dict[str, Any]:
 
 def id_of(document: Mapping[str, Any]) -> RequestId | None:
     """Return the request id; None if it is missing or cannot be echoed back."""
-    match document.get("id"):
-        case str() as id_ if 0 < len(id_) <= MAX_ID_LENGTH:
-            return id_
-        case int() as id_ if type(id_) is int and -_MAX_SAFE_INTEGER <= id_ <= _MAX_SAFE_INTEGER:
-            return id_
-        case _:
-            return None
+    try:
+        return convert(document.get("id"), RequestId)
+    except ValidationError:
+        return None
 
 
 def read_request(document: Mapping[str, Any]) -> RpcRequest:
     """Return the request in a frame. Raises BadRequest with all problems together."""
-    errors = [*_problems(document)]
-    if errors:
-        raise BadRequest.combine(errors)
-    id_ = id_of(document)
-    assert id_ is not None
-    params = cast("Mapping[str, Any]", document.get("params") or {})
-    return RpcRequest(id_, document["method"], params)
+    try:
+        return parse_document(RpcRequest, document)
+    except BadRequest as error:
+        raise BadRequest.combine([_describe(each) for each in error.problems()]) from None
 
 
-def _problems(document: Mapping[str, Any]) -> Iterator[DodonaError]:
-    for name in document:
-        if name not in _REQUEST_KEYS and name != "jsonrpc":
-            hint = did_you_mean(name, _REQUEST_KEYS) or f"A request has {', '.join(_REQUEST_KEYS)}."
-            yield BadRequest(f"there is no field {name!r:.80}.", hint=hint)
-    if id_of(document) is None:
-        yield BadRequest(
-            f"id must be a whole number or a string of 1 to {MAX_ID_LENGTH} characters."
-        )
-    if not isinstance(document.get("method"), str):
-        yield BadRequest(
-            "method must be the name of a method.", hint="The hello event lists the methods."
-        )
-    if not isinstance(document.get("params") or {}, dict):
-        yield BadRequest("params must be an object.")
+def _describe(problem: DodonaError) -> BadRequest:
+    field = problem.field if isinstance(problem, InvalidField) else ""
+    unknown = (problem.message, problem.hint or f"A request has {', '.join(_RULES)}.")
+    message, hint = _RULES.get(field, unknown)
+    return BadRequest(message, hint=hint)
 
 
 def error_frame(

@@ -61,7 +61,7 @@ async def receive_identity(
             return None
         document = parse_frame(message, state.settings.max_head_bytes)
         if is_token_frame(document):
-            identity = await identity_from_token(state, connection, document["token"])
+            identity = await identity_from_token(state, connection, token_in(document))
     except (DodonaError, TimeoutError):
         pass
     if identity is None:
@@ -72,5 +72,11 @@ async def receive_identity(
 
 
 def is_token_frame(document: Mapping[str, Any]) -> bool:
-    """Whether a frame is `{"token": …}`."""
-    return isinstance(document.get("token"), str) and len(document) == 1
+    """Whether a first frame has a token. One that is malformed is a token too, an invalid one."""
+    return "token" in document
+
+
+def token_in(document: Mapping[str, Any]) -> str:
+    """Return the token of a frame; "", which is never valid, unless it is `{"token": TEXT}`."""
+    token = document["token"]
+    return token if isinstance(token, str) and len(document) == 1 else ""

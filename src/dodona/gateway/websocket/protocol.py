@@ -40,8 +40,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.abort()  # it does not read any more: do not wait for pending data
 
     async def send(self, message: Any) -> None:
-        if self.close_sent and message["type"] == "websocket.send":
-            raise ClientDisconnected  # `shutdown` closed it while a sender was active
+        is_close = message["type"] == "websocket.close"
+        if is_close:
+            # It does not wait for a slow client; senders that do are woken and find it closed.
+            self.writable.set()
+        else:
+            await self.writable.wait()
+        if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
+            raise ClientDisconnected
         await super().send(message)
-        if message["type"] == "websocket.close":
+        if is_close:
             self.loop.call_later(_CLOSE_TIMEOUT_SECONDS, self.transport.abort)

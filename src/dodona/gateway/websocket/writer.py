@@ -42,8 +42,8 @@ class FrameWriter:
             await self._send_frame(to_event(chunk, session_key))
 
     async def close(self, code: int, reason: str) -> None:
-        async with self._lock:
-            await self._send_message({"type": "websocket.close", "code": code, "reason": reason})
+        """Close the connection, ahead of senders that wait for a slow client."""
+        await self._send_message({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _send_frame(self, frame: Any) -> None:
         await self._send_message({"type": "websocket.send", "text": encode_json(frame).decode()})

@@ -12,6 +12,7 @@ import msgspec
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import (
     AssistantText,
+    ContextText,
     Message,
     SystemText,
     ToolCall,
@@ -22,6 +23,7 @@ from dodona.core.messages import (
 from dodona.core.ports.model import ModelRequest, ToolChoice
 from dodona.models.anthropic.response import AnthropicAnswerDecoder
 from dodona.models.encoding import (
+    CONTEXT_PREFIX,
     EMPTY_TEXT,
     NOTICE_PREFIX,
     add_cache_marker,
@@ -178,6 +180,8 @@ class AnthropicWire:
                 return [self._encode_text(text)] if message.text.strip() else []
             case UserText():
                 return [self._encode_text(message.text)]
+            case ContextText():
+                return [self._encode_text(CONTEXT_PREFIX + message.text)]
             case ToolResult():
                 return [self._encode_result(message)]
             case AssistantText():

@@ -11,6 +11,7 @@ import msgspec
 
 from dodona.core.messages import (
     AssistantText,
+    ContextText,
     Message,
     SystemText,
     ToolCall,
@@ -20,6 +21,7 @@ from dodona.core.messages import (
 )
 from dodona.core.ports.model import ModelRequest, ToolChoice
 from dodona.models.encoding import (
+    CONTEXT_PREFIX,
     EMPTY_TEXT,
     NOTICE_PREFIX,
     add_cache_marker,
@@ -174,6 +176,8 @@ class OpenAiWire:
                 return self._encode_text(b'"role":"system"', message.text)
             case UserText():
                 return self._encode_text(b'"role":"user"', message.text)
+            case ContextText():
+                return self._encode_text(b'"role":"user"', CONTEXT_PREFIX + message.text)
             case ToolResult():
                 text = f"Error: {message.text}" if message.failed else message.text
                 id_ = json_text(message.call_id)

@@ -1,8 +1,8 @@
-"""Detect code in streamed Markdown.
+"""Detect code and block quotes in streamed Markdown.
 
 Recognizes inline code and fences of ``` and ~~~, also unclosed ones. In doubt, text counts as
 code: a fence closes only as CommonMark specifies, and an unclosed inline backtick extends to the
-end of its paragraph. Indented code blocks are not recognized.
+end of its paragraph. Indented code blocks are not recognized. A block quote ends at a blank line.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import re
 _PIECE = re.compile(r"`+|~+|\n|[^`~\n]+")
 # Text allowed before a fence: indentation, quote markers, list markers.
 _MARGIN = re.compile(r"[\s>*+\-0-9.)]*\Z")
+_QUOTE = re.compile(r"[\s*+\-0-9.)]*>")
 _TAB_WIDTH = 4
 _MAX_EXTRA_INDENT = 3  # of a closing fence, relative to the opening one
 
 
 class MarkdownCode:
-    """Tracks a text; `is_inside` returns whether the next character is code."""
+    """Tracks a text, to know whether the next character is code or quoted."""
 
     def __init__(self) -> None:
         self._fence: str = ""  # the character of the open fence
@@ -29,6 +30,7 @@ class MarkdownCode:
         self._closing = False  # a closing fence was read; only whitespace may follow it
         self._run = ""  # the character of a run that may continue
         self._run_length = 0
+        self._in_quote = False
         self._start_line()
 
     def _start_line(self) -> None:
@@ -54,6 +56,10 @@ class MarkdownCode:
         """Return whether the next text is code. It must not continue the last run of backticks."""
         self._end_run()
         return bool(self._fence) or self._inline
+
+    def is_inside_or_quoted(self) -> bool:
+        """Return whether the next text is code, or in a block quote."""
+        return self.is_inside() or self._in_quote
 
     def _extend_run(self, piece: str) -> None:
         if piece[0] != self._run:
@@ -99,6 +105,7 @@ class MarkdownCode:
         self._closing = self._closing and not has_text
         if not self._margin:
             return
+        self._in_quote = self._in_quote or _QUOTE.match(piece) is not None
         self._width += len(piece) + piece.count("\t") * (_TAB_WIDTH - 1)
         self._blank = self._blank and not has_text
         self._bare = self._bare and not piece.strip(" \t>")
@@ -108,6 +115,6 @@ class MarkdownCode:
         if self._closing:
             self._fence = ""
         if self._blank:
-            self._inline = False
+            self._inline = self._in_quote = False
         self._closing = self._in_info = False
         self._start_line()

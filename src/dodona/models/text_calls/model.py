@@ -1,17 +1,18 @@
 """Turn calls that a model writes as text, in its content or thinking, into tool calls.
 
 The text is scanned only if the request has tools, and only calls to these tools count. It stays
-unchanged if the answer contains a native call, if the provider refused to answer, inside code
-(fenced or inline), and if a call is incomplete, because its arguments may be truncated.
+unchanged if the model has made a native call, in this answer or before in the run; if the provider
+refused to answer; inside code (fenced or inline) and block quotes; if a call is incomplete, because
+its arguments may be truncated; and if a tool returned the text of the call or of its arguments: the
+model repeats a page or a note then.
 
 A call in the thinking counts only if the content is empty: a model may consider a call without
 making it. The text shown and stored omits the calls; if only whitespace is left, it is empty.
 While a possible call is buffered, nothing is shown; if the stream breaks, the buffer is lost.
 
-Not protected against: only the model's own output is scanned, never tool results or user messages,
-but a model that repeats a call from an untrusted source outside of code makes that call. In the
+Not protected against: a model that rewords a call from an untrusted source makes that call. In the
 syntaxes with plain-text values (`<parameter …>`), a `</parameter>` inside a value ends it; JSON
-strings do not have this problem. Grants and rules must check these calls like any other.
+strings do not have this problem. Approvals and rules check these calls like any other.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Self
+from typing import Final, Self
 
-from dodona.core.messages import AssistantText, ToolCall
+from dodona.core.messages import AssistantText, ToolCall, ToolResult, UserText
 from dodona.core.ports.model import (
     CallDelta,
     Done,
@@ -38,7 +39,9 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
-from dodona.models.text_calls.scanner import TextCallScanner
+from dodona.models.text_calls.scanner import CopiedCalls, TextCallScanner
+
+_ID_PREFIX: Final = "text_call_"
 
 
 class TextCallModel:
@@ -56,8 +59,10 @@ class TextCallModel:
         return self._model.name
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
-        """Stream the answer of the wrapped model; scan it if the request has tools."""
-        return self._scan_stream(request) if request.tools else self._model.stream(request)
+        """Stream the answer of the wrapped model; scan it if it may contain calls as text."""
+        if request.tools and not _has_native_call(request):
+            return self._scan_stream(request)
+        return self._model.stream(request)
 
     @asynccontextmanager
     async def _scan_stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
@@ -72,12 +77,13 @@ class _ScannedStream:
         self._stream = stream
         self._request = request
         self._offered = OfferedTools(request.tools)
+        self._copies = CopiedCalls(m.text for m in request.messages if isinstance(m, ToolResult))
         self._ready: deque[ModelEvent] = deque()
         self._reset()
 
     def _reset(self) -> None:
-        self._content = TextCallScanner(self._offered, may_be_json=True)
-        self._thinking = TextCallScanner(self._offered, may_be_json=False)
+        self._content = TextCallScanner(self._offered, copies=self._copies, may_be_json=True)
+        self._thinking = TextCallScanner(self._offered, copies=self._copies, may_be_json=False)
         self._has_content = False
 
     @property
@@ -151,8 +157,20 @@ class _ScannedStream:
             if isinstance(message, AssistantText)
             for call in message.calls
         }
-        new_ids = (id_ for n in count(1) if (id_ := f"text_call_{n}") not in used_ids)
+        new_ids = (id_ for n in count(1) if (id_ := f"{_ID_PREFIX}{n}") not in used_ids)
         return tuple(ToolCall(next(new_ids), name, arguments) for name, arguments in calls)
+
+
+def _has_native_call(request: ModelRequest) -> bool:
+    """Whether the model has called a tool natively since the last question."""
+    for message in reversed(request.messages):
+        if isinstance(message, UserText):
+            return False
+        if isinstance(message, AssistantText) and any(
+            not call.id.startswith(_ID_PREFIX) for call in message.calls
+        ):
+            return True
+    return False
 
 
 def _blank_to_empty(text: str) -> str:

@@ -8,6 +8,7 @@ ends: a native call may still follow, and then the text must stay unchanged.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
@@ -19,6 +20,9 @@ from dodona.models.text_calls.markdown_code import MarkdownCode
 MAX_BUFFERED_CHARS = 256 * 1024
 # Long text is processed in pieces to stay linear: each step copies the rest of the piece.
 _PIECE_CHARS = 4096
+
+# Shorter arguments occur in results by chance: `{"path":"a.md"}`.
+_MIN_COPIED_CHARS = 24
 
 _MARKER = re.compile("|".join(map(re.escape, PARSERS_BY_MARKER)))
 _MAX_MARKER_CHARS = max(map(len, PARSERS_BY_MARKER))
@@ -32,11 +36,33 @@ class CallBlock:
     calls: list[ParsedCall]
 
 
+class CopiedCalls:
+    """Recognizes calls that a tool returned as text: the model repeats them, whatever the spaces.
+
+    The texts are read only when there is a call to compare.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = tuple(texts)
+        self._condensed: str | None = None
+
+    def contain(self, block: CallBlock) -> bool:
+        """Whether a tool returned the text of a call, or the arguments of one."""
+        if not self._texts:
+            return False
+        if self._condensed is None:
+            self._condensed = "\0".join(map(_condense, self._texts))
+        arguments = (_condense(arguments) for _, arguments in block.calls)
+        copied = (text for text in arguments if len(text) >= _MIN_COPIED_CHARS)
+        return any(text in self._condensed for text in (_condense(block.source), *copied))
+
+
 class TextCallScanner:
     """Scans a text: `feed` returns text to show now, `close` the rest and the calls."""
 
-    def __init__(self, offered: OfferedTools, *, may_be_json: bool) -> None:
+    def __init__(self, offered: OfferedTools, *, copies: CopiedCalls, may_be_json: bool) -> None:
         self._offered = offered
+        self._copies = copies
         self._code = MarkdownCode()
         self._at_start = may_be_json  # only whitespace so far: the answer may be JSON
         self._tail = ""  # a possible start of a marker
@@ -122,7 +148,11 @@ class TextCallScanner:
         if calls is None:
             return ""
         self._candidate = None
-        self._buffer(CallBlock(candidate.consumed_source(), calls))
+        block = CallBlock(candidate.consumed_source(), calls)
+        if self._copies.contain(block):
+            self._emit(block.source)
+        else:
+            self._buffer(block)
         return candidate.cursor.rest
 
     def _read_text(self, text: str) -> str:
@@ -136,7 +166,7 @@ class TextCallScanner:
         self._emit(text[:end])
         if end == len(text):
             return ""
-        is_code = self._code.is_inside()
+        is_code = self._code.is_inside_or_quoted()
         if marker is None:
             if is_code:
                 self._emit(text[end:])
@@ -173,6 +203,10 @@ class TextCallScanner:
     def _buffer(self, part: str | CallBlock) -> None:
         self._buffered.append(part)
         self._buffered_size += len(part if isinstance(part, str) else part.source)
+
+
+def _condense(text: str) -> str:
+    return "".join(text.split())
 
 
 def _partial_marker_start(text: str) -> int:

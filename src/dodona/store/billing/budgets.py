@@ -12,8 +12,9 @@ from time import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, exists, func, select, update
+from sqlalchemy import Text, bindparam, delete, func, select, update
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.budgets import (
     Budget,
     BudgetLimit,
@@ -23,6 +24,7 @@ from dodona.core.domain.budgets import (
     TokenRecord,
     kind_of,
     resets_at,
+    token_limits,
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
@@ -30,7 +32,7 @@ from dodona.store.billing.token_records import record, sum_recorded_usage
 from dodona.store.db.database import Database, Owners, Row, Transaction
 from dodona.store.db.statements import insert_returning_id, statement, upsert
 from dodona.store.db.text import to_json
-from dodona.store.schema import IS_RESERVED, budgets, reservations, token_records
+from dodona.store.schema import IS_RESERVED, budgets, reservations
 
 _KEY = ("scope", "period", "unit")
 _BY_KEY = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
@@ -81,22 +83,14 @@ _IN_PERIOD = budgets.c.period == bindparam("period")
 _IN_UNIT = budgets.c.unit == bindparam("unit")
 _MOST_USED_FIRST = (budgets.c.used.desc(), budgets.c.scope)
 _SELECT_BUDGET = statement(select(*budgets.c).where(*_BY_KEY))
-_SELECT_BUDGETS_OF_KIND = statement(
+_PREFIX = bindparam("prefix", type_=Text)
+_SELECT_BUDGETS_WITH_PREFIX = statement(
     select(*budgets.c)
-    .where(budgets.c.scope.like(bindparam("pattern")), _IN_PERIOD, _IN_UNIT)
-    .order_by(*_MOST_USED_FIRST)
-    .limit(bindparam("most"))
-)
-_SELECT_BUDGETS_OF_SESSIONS = statement(
-    select(*budgets.c)
+    # Not LIKE: a user's name may contain a wildcard.
     .where(
-        budgets.c.scope.like("session:%"),
+        func.substr(budgets.c.scope, 1, func.length(_PREFIX)) == _PREFIX,
         _IN_PERIOD,
         _IN_UNIT,
-        exists().where(
-            token_records.c.session_key == func.substr(budgets.c.scope, len("session:") + 1),
-            token_records.c.user_id == bindparam("user_id"),
-        ),
     )
     .order_by(*_MOST_USED_FIRST)
     .limit(bindparam("most"))
@@ -241,7 +235,7 @@ def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceede
     return BudgetExceeded(
         f"the budget of {line.scope}{period} does not allow {unit.format(line.amount)} "
         f"more: {unit.format(used)} of {unit.format(line.ceiling)} are used{pending}.",
-        hint=f"{hint} To raise it: dodona budget set {kind_of(line.scope)} --{unit.value} N",
+        hint=f"{hint} {_advice(line)}",
         details={
             "scope": line.scope,
             "period": line.period if reset else None,
@@ -253,6 +247,13 @@ def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceede
             "resets_at": reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
         },
     )
+
+
+def _advice(line: BudgetLine) -> str:
+    kind = kind_of(line.scope)
+    if kind == "token":
+        return "A token keeps its budget; to spend more, create another one."
+    return f"To raise it: dodona budget set {kind} --{line.unit.value} N"
 
 
 class Budgets:
@@ -268,6 +269,13 @@ class Budgets:
     async def delete_settled_reservations(self, before: float) -> int:
         """Delete reservations that were settled before a time; usage stays counted."""
         return await self._database.write(lambda tx: tx.execute(_DELETE_SETTLED, before=before))
+
+    async def of_token(self, token: ApiToken, at: float) -> list[Budget]:
+        """Return the budgets of a token; an empty list if it has none."""
+        limits = tuple(token_limits(token, at))
+        return await self._database.read(
+            lambda tx: [_load_budget(tx, limit, f"token:{token.id}") for limit in limits]
+        )
 
     async def status(
         self, limit: BudgetLimit, *, user_id: str | None, max_rows: int = 100
@@ -290,9 +298,9 @@ def _load_status(
         case "user" if user_id is not None:
             return [_load_budget(tx, limit, f"user:{user_id}")]
         case "session" if user_id is not None:
-            rows = tx.fetch_all(_SELECT_BUDGETS_OF_SESSIONS, **key, user_id=user_id)
+            rows = tx.fetch_all(_SELECT_BUDGETS_WITH_PREFIX, **key, prefix=f"session:{user_id}:")
         case "session" | "agent" | "user":
-            rows = tx.fetch_all(_SELECT_BUDGETS_OF_KIND, **key, pattern=f"{limit.kind}:%")
+            rows = tx.fetch_all(_SELECT_BUDGETS_WITH_PREFIX, **key, prefix=f"{limit.kind}:")
         case _:
             return [_load_budget(tx, limit, limit.kind)]
     return [budget_from_row(row) for row in rows]

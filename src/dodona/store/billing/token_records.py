@@ -53,11 +53,16 @@ _TOTALS = (
 _SUM_BY_KIND = {
     kind: statement(select(*_TOTALS).where(column == bindparam("name")))
     for kind, column in (
-        ("session", token_records.c.session_key),
         ("agent", token_records.c.agent_id),
         ("user", token_records.c.user_id),
     )
 }
+_SUM_OF_SESSION = statement(
+    select(*_TOTALS).where(
+        token_records.c.user_id == bindparam("user_id"),
+        token_records.c.session_key == bindparam("session_key"),
+    )
+)
 _SUM_IN_PERIOD = statement(
     select(*_TOTALS).where(
         token_records.c.timestamp >= bindparam("since"),
@@ -80,6 +85,9 @@ def sum_recorded_usage(tx: Transaction, scope: str, period: str, unit: BudgetUni
     if bounds is not None and kind in ("daily", "monthly"):
         since, until = (each.timestamp() for each in bounds)
         row = tx.fetch_one(_SUM_IN_PERIOD, since=since, until=until)
+    elif kind == "session":
+        user_id, _, key = name.partition(":")
+        row = tx.fetch_one(_SUM_OF_SESSION, user_id=user_id, session_key=key)
     elif kind in _SUM_BY_KIND:
         row = tx.fetch_one(_SUM_BY_KIND[kind], name=name)
     else:
@@ -127,7 +135,8 @@ _DAY_EXPRESSION: Final[dict[bool, ColumnClause[str]]] = {
 _GROUP_COLUMNS: Final[dict[GroupBy, tuple[ColumnElement[Any], ...]]] = {
     GroupBy.AGENT: (_records.agent_id,),
     GroupBy.MODEL: (_records.provider, _records.model),
-    GroupBy.SESSION: (_records.session_key,),
+    # Not by the key alone: keys of different users may be equal.
+    GroupBy.SESSION: (_records.user_id, _records.session_key),
     GroupBy.USER: (_records.user_id,),
 }
 
@@ -176,7 +185,7 @@ class UsageLog:
         """Return totals per group: days newest first, other groups by most tokens."""
         statement = _SELECT_GROUPS[by, query.user_id is not None]
         rows = await self._read(statement, query, most=limit)
-        return [_totals_from_row(row, 2 if by is GroupBy.MODEL else 1) for row in rows]
+        return [_totals_from_row(row, len(_GROUP_COLUMNS.get(by, (by,)))) for row in rows]
 
     async def _read(self, statement: Statement, query: UsageQuery, **more: Any) -> list[Row]:
         values = {"since": query.since, "until": query.until, **more}

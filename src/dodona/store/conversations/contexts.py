@@ -16,8 +16,11 @@ from dodona.core.domain.conversations.contexts import (
     OracleContext,
 )
 from dodona.core.domain.conversations.conversation import NewSummary, RunEnd
-from dodona.core.errors import BadRequest, NotFound
+from dodona.core.domain.trust import decode_marks, encode_marks, merge_marks
+from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.store.conversations.conversations import insert_conversation
+from dodona.store.conversations.marks import clear_window_marks
+from dodona.store.conversations.nodes import find_conversation
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
@@ -42,7 +45,7 @@ CONTEXT_COLUMNS = (
     *(_columns.session_start, _columns.last_activity, _columns.last_model),
     *(_columns.token_budget, _columns.tokens_used, _columns.key_decisions_json),
     *(_columns.mentioned_symbols, _columns.mentioned_files, _columns.status),
-    _columns.compression_count,
+    *(_columns.compression_count, _columns.marks_json),
 )
 _IN_USER_PROJECT = (
     _columns.user_id == bindparam("its_user"),
@@ -76,6 +79,7 @@ _RESET_CONTEXT = statement(
         key_decisions_json="[]",
         mentioned_symbols=None,
         mentioned_files=None,
+        marks_json=None,
         status=ContextStatus.ACTIVE.value,
         compression_count=0,
     )
@@ -84,7 +88,10 @@ _UPDATE_STATUS = statement(
     update(oracle_contexts).where(_BY_ID).values(status=bindparam("new_status"))
 )
 _LOCK_MENTIONS = statement(
-    select(_columns.key_decisions_json, _columns.mentioned_symbols, _columns.mentioned_files)
+    select(
+        *(_columns.key_decisions_json, _columns.mentioned_symbols, _columns.mentioned_files),
+        _columns.marks_json,
+    )
     .where(
         _columns.conversation_id == bindparam("its_conversation"),
         _columns.status != ContextStatus.CLOSED.value,
@@ -95,6 +102,7 @@ MENTION_VALUES: Final[dict[str, Any]] = {
     "key_decisions_json": bindparam("new_decisions"),
     "mentioned_symbols": bindparam("new_symbols"),
     "mentioned_files": bindparam("new_files"),
+    "marks_json": bindparam("new_marks"),
 }
 _new_tokens = bindparam("new_tokens", type_=_columns.tokens_used.type)
 _ADD_COMPRESSION = statement(
@@ -111,6 +119,12 @@ _ADD_COMPRESSION = statement(
         ),
     )
 )
+_SELECT_OPEN_RUN = statement(
+    select(runs.c.id)
+    .where(runs.c.conversation_id == bindparam("its_conversation"), IS_OPEN)
+    .limit(1)
+)
+_CLEAR_CONTEXT_MARKS = statement(update(oracle_contexts).where(_BY_ID).values(marks_json=None))
 _CLOSE_IDLE = statement(
     update(oracle_contexts)
     .where(
@@ -152,6 +166,29 @@ class Contexts:
 
         return await self._database.write(update_status)
 
+    async def clear_marks(self, user_id: str, project_id: str, *, head_id: int) -> None:
+        """Clear the marks of a conversation up to its head, after a person has reviewed it.
+
+        Raises Conflict if the head has moved: there may be text that was not reviewed.
+        """
+
+        def clear(tx: Transaction) -> None:
+            key = _key_values(user_id, project_id)
+            context = _require_context(tx.fetch_one(_SELECT_CONTEXT, **key), project_id)
+            if context.conversation_id is None:
+                raise Conflict("the conversation was deleted.")
+            # Lock order: the lane before the context.
+            conversation = find_conversation(tx, user_id, context.conversation_id, lock=True)
+            if conversation.head_id != head_id:
+                raise Conflict("the conversation has continued meanwhile.", hint="Review it again.")
+            if tx.fetch_one(_SELECT_OPEN_RUN, its_conversation=conversation.id) is not None:
+                # It is resumed with the marks that it started with.
+                raise Conflict("a run of the conversation has not ended.", hint="Wait for its end.")
+            clear_window_marks(tx, conversation)
+            tx.execute(_CLEAR_CONTEXT_MARKS, context_id=context.id)
+
+        await self._database.write(clear)
+
     async def close_idle(self, before: float) -> int:
         """Close contexts without activity since a time and without open runs; return the count."""
         return await self._database.write(lambda tx: tx.execute(_CLOSE_IDLE, before=before))
@@ -167,11 +204,12 @@ def merge_mentions(
     row = tx.fetch_one(_LOCK_MENTIONS, its_conversation=conversation_id)
     if row is None:
         return None
-    decisions, symbols, files = row
+    decisions, symbols, files, marks = row
     return {
         "new_decisions": to_json(_merge(from_json(decisions), new.decisions, MAX_DECISIONS)),
         "new_symbols": _merge_names(symbols, new.mentioned_symbols),
         "new_files": _merge_names(files, new.mentioned_files),
+        "new_marks": encode_marks(merge_marks(decode_marks(marks), new.marks)),
     }
 
 
@@ -260,4 +298,5 @@ def context_from_row(row: Row) -> OracleContext:
     values: list[Any] = list(row)
     values[9] = () if row[9] == "[]" else tuple(from_json(row[9]))
     values[12] = _STATUSES[row[12]]
+    values[14] = decode_marks(row[14])
     return OracleContext(*values)

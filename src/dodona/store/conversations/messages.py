@@ -13,7 +13,7 @@ from dodona.core.errors import BadRequest
 from dodona.core.messages import RawMessage
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import insert_into, insert_returning_id, statement
-from dodona.store.db.text import Redact, from_json, redact_value, to_json, to_storable
+from dodona.store.db.text import Redact, from_json, redact_json, to_json, to_storable
 from dodona.store.schema import messages
 
 # In the order of StoredMessage's fields; the provider of `raw` comes last.
@@ -98,7 +98,7 @@ def redact_message(message: NewMessage, redact: Redact) -> NewMessage:
     return replace(
         message,
         content=redact(message.content),
-        metadata=None if metadata is None else redact_value(metadata, redact),
+        metadata=metadata and redact_json(metadata, redact),
         raw=raw,
         key_insight=message.key_insight and redact(message.key_insight),
         mentioned_symbols=tuple(map(redact, message.mentioned_symbols)),
@@ -124,7 +124,7 @@ def _row_values(
         "role": message.role,
         "content": message.content,
         "tool_call_id": message.tool_call_id,
-        "metadata": None if message.metadata is None else to_json(message.metadata),
+        "metadata": message.metadata,
         "raw": raw and raw.body.decode(),
         "raw_provider": raw and raw.provider,
         "token_count": message.token_count,
@@ -158,7 +158,7 @@ def message_from_row(row: Row) -> StoredMessage:
         row[0],
         row[1],
         row[2],
-        None if row[3] is None else from_json(row[3]),
+        row[3],
         None if raw is None else RawMessage(row[13], raw.encode()),
         row[5],
         row[6],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from sqlalchemy import bindparam, select
 
 from dodona.core.domain.conversations.conversation import Conversation, RunNode, RunStatus
-from dodona.core.errors import BadRequest, NotFound
+from dodona.core.errors import BadRequest, ErrorBody, NotFound
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import statement
-from dodona.store.db.text import from_json
 from dodona.store.schema import conversations, runs
 
 NODE_COLUMNS = (
@@ -30,6 +30,7 @@ NODE_COLUMNS = (
     runs.c.started_at,
     runs.c.ended_at,
     runs.c.cancel_requested_at,
+    runs.c.token_id,
 )
 CONVERSATION_COLUMNS = (
     conversations.c.id,
@@ -60,7 +61,8 @@ _SELECT_NODE = statement(
 def node_from_row(row: Row) -> RunNode:
     """Return the node in a row of NODE_COLUMNS."""
     values: list[Any] = list(row)
-    values[3], values[11] = RunStatus(row[3]), from_json(row[11])
+    values[3] = RunStatus(row[3])
+    values[11] = row[11] and msgspec.json.decode(row[11], type=ErrorBody)
     return RunNode(*values)
 
 

@@ -1,4 +1,4 @@
-"""Storage of sessions, by key, each with its current conversation.
+"""Storage of sessions, by user and key, each with its current conversation.
 
 Sessions are never deleted. After it is cleared, a session continues in a new conversation.
 """
@@ -22,7 +22,7 @@ from dodona.store.conversations.conversations import (
 from dodona.store.conversations.messages import check_messages
 from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.db.database import Database, Row, StoreOperation, Transaction
-from dodona.store.db.statements import insert_if_absent, statement
+from dodona.store.db.statements import insert_into, statement
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_OPEN, conversations, runs, sessions
 
@@ -43,10 +43,7 @@ _SELECT_SESSIONS = statement(
     .limit(bindparam("limit"))
     .offset(bindparam("skip"))
 )
-# If another user has a session with this key, the caller finds none of its own.
-_INSERT_SESSION = insert_if_absent(
-    sessions, "key", "user_id", "agent_id", "created_at", "updated_at"
-)
+_INSERT_SESSION = insert_into(sessions, "key", "user_id", "agent_id", "created_at", "updated_at")
 _UPDATE_CONVERSATION = statement(
     update(sessions)
     .where(*_BY_KEY_AND_USER)
@@ -89,7 +86,7 @@ class Sessions:
         """Start a new conversation in the same project. The old one and the counts stay."""
 
         def clear(tx: Transaction) -> Session:
-            tx.lock_name(_lock_name(key))
+            tx.lock_name(_lock_name(user_id, key))
             session = _require_session(
                 tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key
             )
@@ -124,7 +121,7 @@ def open_session(
         raise BadRequest(
             f"a session key must have 1 to {MAX_KEY_LENGTH} characters (got {len(key)})."
         )
-    tx.lock_name(_lock_name(key))
+    tx.lock_name(_lock_name(user_id, key))
     row = tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key))
     if row is None:
         find_project(tx, user_id, project_id)
@@ -154,8 +151,8 @@ def _start_conversation(tx: Transaction, session: Session, project_id: str) -> S
     return _require_session(tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key)
 
 
-def _lock_name(key: str) -> str:
-    return f"session\n{key}"
+def _lock_name(user_id: str, key: str) -> str:
+    return f"session\n{user_id}\n{key}"
 
 
 def _key_values(user_id: str, key: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from time import time
 from sqlalchemy import bindparam, update
 
 from dodona.core.domain.conversations.conversation import NewSummary
+from dodona.core.domain.trust import encode_marks
 from dodona.core.errors import BadRequest
 from dodona.store.conversations.contexts import record_compression
 from dodona.store.conversations.nodes import find_conversation, find_node
@@ -14,8 +15,8 @@ from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import insert_if_absent, statement
 from dodona.store.schema import conversations, messages, summaries
 
-_INSERT_FIELDS = ("run_id", "content", "token_count", "model", "created_at")
-_INSERT_SUMMARY = insert_if_absent(summaries, *_INSERT_FIELDS)
+_FIELDS = ("run_id", "content", "token_count", "model", "is_private")
+_INSERT_SUMMARY = insert_if_absent(summaries, *_FIELDS, "marks_json", "created_at")
 _UPDATE_CONVERSATION_TIME = statement(
     update(conversations)
     .where(conversations.c.id == bindparam("conversation_id"))
@@ -54,7 +55,8 @@ def _save(tx: Transaction, user_id: str, summary: NewSummary) -> bool:
     # Lock order: the lane before the context.
     conversation = find_conversation(tx, user_id, node.conversation_id, lock=True)
     now = time()
-    values = {name: getattr(summary, name) for name in _INSERT_FIELDS[:-1]}
+    values = {name: getattr(summary, name) for name in _FIELDS}
+    values["marks_json"] = encode_marks(summary.marks)
     if tx.execute(_INSERT_SUMMARY, **values, created_at=now) == 0:
         return False
     rows = [

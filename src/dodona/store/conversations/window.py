@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, or_, select
 
 from dodona.core.domain.conversations.conversation import Summary, Window
+from dodona.core.domain.trust import decode_marks
 from dodona.store.conversations.messages import MESSAGE_COLUMNS, message_from_row
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
@@ -104,9 +105,10 @@ def _path_statement() -> Statement:
 
 _SELECT_PATH = _path_statement()
 _SELECT_SUMMARY = statement(
-    select(summaries.c.run_id, summaries.c.content, summaries.c.token_count).where(
-        summaries.c.run_id == bindparam("run_id")
-    )
+    select(
+        *(summaries.c.run_id, summaries.c.content, summaries.c.token_count),
+        *(summaries.c.marks_json, summaries.c.is_private),
+    ).where(summaries.c.run_id == bindparam("run_id"))
 )
 
 
@@ -203,6 +205,12 @@ def _build_window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
                 if row[_MESSAGE_OFFSET] is not None
             ]
         ),
-        None if summary is None else Summary(*summary),
+        None if summary is None else _summary_from_row(summary),
         is_truncated=summary is None and first.parent_id is not None,
     )
+
+
+def _summary_from_row(row: Row) -> Summary:
+    run_id, content, token_count, marks_json, is_private = row
+    marks = decode_marks(marks_json)
+    return Summary(run_id, content, token_count, marks, bool(is_private))

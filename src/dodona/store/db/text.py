@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from itertools import islice
 from math import isfinite
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
+from msgspec import UnsetType, structs
 
+from dodona.core.domain.trust import Marks, encode_marks, redact_marks
 from dodona.core.errors import BadRequest
 
 Redact: TypeAlias = Callable[[str], str]  # removes known secrets from a text
@@ -52,18 +55,18 @@ def to_redacted_json(value: Any, redact: Redact) -> str:
         encoded = msgspec.json.encode(value)
         text = encoded.decode()
         plain = _unescape(text) if "\\" in text else text
-        if redact(plain) == plain and msgspec.json.decode(encoded) == value:
+        kind = type(value) if isinstance(value, msgspec.Struct) else Any
+        if redact(plain) == plain and msgspec.json.decode(encoded, type=kind) == value:
             return text
     except (TypeError, ValueError, OverflowError):
         pass  # if the value is invalid, map_strings raises the precise error
     return to_json(map_strings(value, redact))
 
 
-def redact_value(value: Any, redact: Redact) -> Any:
-    """Remove secrets from a value; return the same object if it has none."""
-    text = to_json(value)
+def redact_json(text: str, redact: Redact) -> str:
+    """Remove secrets from the values in a JSON text."""
     plain = _unescape(text) if "\\" in text else text
-    return value if redact(plain) == plain else map_strings(value, redact)
+    return text if redact(plain) == plain else to_json(map_strings(from_json(text), redact))
 
 
 def _unescape(text: str) -> str:
@@ -79,7 +82,7 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     match value:
         case str():
             return change(value)
-        case None | bool() | int():
+        case None | bool() | int() | Enum() | UnsetType():
             return value
         case float() if isfinite(value):
             return value
@@ -88,6 +91,9 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
             return {_key(key, change): map_strings(item, change) for key, item in items}
         case list() | tuple():
             return [map_strings(item, change) for item in cast("list[Any]", value)]
+        case msgspec.Struct():
+            fields = structs.asdict(value).items()
+            return structs.replace(value, **{k: map_strings(v, change) for k, v in fields})
         case _:
             raise TypeError(f"{value!r:.80} is neither text, number, list nor map")
 
@@ -96,6 +102,11 @@ def _key(key: object, change: Callable[[str], str]) -> str:
     if not isinstance(key, str):
         raise TypeError(f"the key {key!r:.80} of a map is not a text")
     return change(key)
+
+
+def to_marks_json(marks: Marks, redact: Redact) -> str | None:
+    """Encode marks for a column, without secrets in the names of sources; None for no marks."""
+    return encode_marks(redact_marks(marks, redact))
 
 
 def from_json(text: str | None) -> Any:

@@ -40,7 +40,7 @@ _FOLD_TABLE = str.maketrans(FOLD_FROM[: len(FOLD_TO)], FOLD_TO, FOLD_FROM[len(FO
 # only ids and scores, so that contents are read for the best matches only.
 SEARCH_SQLITE: Final = """
 SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
-  entry.title, -found.score
+  entry.marks_json, entry.title, threads.marks_json, -found.score
 FROM (
   SELECT thread_entries.id AS id, bm25(thread_words, 0.5, 1.0) AS score
   FROM thread_words
@@ -50,10 +50,11 @@ FROM (
     AND threads.user_id = :user_id AND threads.project_id = :project_id
   ORDER BY score LIMIT :most
 ) AS found JOIN thread_entries AS entry ON entry.id = found.id
+  JOIN threads ON threads.id = entry.thread_id
 """
 SEARCH_POSTGRES: Final = """
 SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
-  entry.title, found.score
+  entry.marks_json, entry.title, threads.marks_json, found.score
 FROM (
   SELECT thread_entries.id AS id, ts_rank('{1, 1, 1, 0.5}', words, query) AS score
   FROM to_tsquery('pg_catalog.english', :in_postgres) AS query, thread_entries
@@ -61,6 +62,7 @@ FROM (
   WHERE words @@ query AND threads.user_id = :user_id AND threads.project_id = :project_id
   ORDER BY score DESC LIMIT :most
 ) AS found JOIN thread_entries AS entry ON entry.id = found.id
+  JOIN threads ON threads.id = entry.thread_id
 """
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from time import time
 from typing import Any, Final
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
+from dodona.core.domain.trust import decode_marks, sort_marks
 from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.core.json_document import Timestamp
 from dodona.store.conversations.nodes import find_node
@@ -17,19 +18,19 @@ from dodona.store.db.text import (
     Redact,
     check_length,
     check_name,
-    excerpt,
     from_json,
     shorten,
-    to_json,
+    to_marks_json,
+    to_redacted_json,
 )
 from dodona.store.schema import IS_OPEN, IS_UNDECIDED, approvals, runs
 
-MAX_ARGUMENTS_CHARS: Final = 16_000  # shown to the person who decides; the run has all of them
+MAX_ARGUMENTS_CHARS: Final = 200_000  # a person must see all of them
 MAX_NOTE_CHARS: Final = 2_000
 _MAX_NAME_CHARS: Final = 500
 
 _FIELDS = (
-    *("run_id", "call_id", "tool", "arguments_json", "reason", "expires_at"),
+    *("run_id", "call_id", "tool", "arguments_json", "reason", "marks_json", "expires_at"),
     *("asked_at", "decision", "decided_at", "decided_by", "note"),
 )
 _COLUMNS = tuple(approvals.c[name] for name in _FIELDS)
@@ -40,8 +41,8 @@ _BY_CALL = (
 )
 _INSERT_APPROVAL = insert_if_absent(
     approvals,
-    *("run_id", "call_id", "user_id", "tool", "arguments_json", "reason"),
-    *("asked_at", "expires_at"),
+    *("run_id", "call_id", "user_id", "tool", "arguments_json", "arguments_hash"),
+    *("reason", "marks_json", "asked_at", "expires_at"),
 )
 _SELECT_APPROVAL = statement(select(*_COLUMNS).where(*_BY_CALL))
 # Locks the run: it cannot end during the decision.
@@ -57,6 +58,17 @@ _UPDATE_DECISION = statement(
         decided_by=bindparam("by"),
         note=bindparam("new_note"),
     )
+)
+_USE_APPROVAL = statement(
+    update(approvals)
+    .where(
+        *_BY_CALL,
+        approvals.c.decision == Decision.APPROVED.value,
+        approvals.c.arguments_hash == bindparam("its_hash"),
+        or_(approvals.c.used_by.is_(None), approvals.c.used_by == bindparam("its_step")),
+    )
+    .values(used_by=bindparam("its_step"))
+    .returning(approvals.c.call_id)
 )
 _SELECT_PENDING = statement(
     select(*_COLUMNS)
@@ -76,19 +88,28 @@ class Approvals:
     async def request(self, user_id: str, approval: NewApproval) -> Approval:
         """Request approval once per call; a repeated request returns the existing approval.
 
-        Long arguments are stored as an excerpt; … marks omissions.
+        Raises BadRequest for arguments that cannot be shown in full.
         """
         check_name("the id of a call", approval.call_id, max_chars=_MAX_NAME_CHARS)
         check_name("the name of a tool", approval.tool, max_chars=_MAX_NAME_CHARS)
+        try:
+            arguments_json = to_redacted_json(dict(approval.arguments), self._redact)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise BadRequest("its arguments are no valid JSON.") from error
+        if len(arguments_json) > MAX_ARGUMENTS_CHARS:
+            raise BadRequest(
+                f"its arguments have {len(arguments_json):,} characters, and a person can be asked "
+                f"about {MAX_ARGUMENTS_CHARS:,}."
+            )
         values: dict[str, Any] = {
             "run_id": approval.run_id,
             "call_id": approval.call_id,
             "user_id": user_id,
             "tool": approval.tool,
-            "arguments_json": to_json(
-                excerpt(approval.arguments, self._redact, max_chars=MAX_ARGUMENTS_CHARS)
-            ),
+            "arguments_json": arguments_json,
+            "arguments_hash": approval.arguments_hash,
             "reason": shorten(approval.reason, self._redact),
+            "marks_json": to_marks_json(approval.marks, self._redact),
             "expires_at": approval.expires_at,
         }
 
@@ -146,6 +167,18 @@ class Approvals:
 
         return await self._database.write(decide)
 
+    async def use(
+        self, user_id: str, run_id: int, call_id: str, *, arguments_hash: str, step_key: str
+    ) -> bool:
+        """Return whether a step may execute a call: a person has approved exactly this call.
+
+        An approval is valid for one step, also when that step is repeated after a crash.
+        """
+        values = {**_call_values(user_id, run_id, call_id), "its_hash": arguments_hash}
+        return await self._database.write(
+            lambda tx: tx.fetch_one(_USE_APPROVAL, **values, its_step=step_key) is not None
+        )
+
     async def pending(self, user_id: str) -> list[Approval]:
         """Return the undecided approvals of runs that have not ended, oldest first."""
         rows = await self._database.read(lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id))
@@ -181,6 +214,7 @@ def _format_conflict(approval: Approval) -> str:
 def _approval_from_row(row: Row) -> Approval:
     values = dict(zip(_FIELDS, row, strict=True))
     values["arguments"] = from_json(values.pop("arguments_json"))
+    values["marks"] = sort_marks(decode_marks(values.pop("marks_json")))
     values["decision"] = Decision(values["decision"])
     for name in ("asked_at", "expires_at", "decided_at"):
         values[name] = Timestamp.or_none(values[name])

@@ -17,7 +17,13 @@ from dodona.core.events import Event
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, StoreOperation, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
-from dodona.store.db.text import Redact, check_length, check_name, to_bounded_json
+from dodona.store.db.text import (
+    Redact,
+    check_length,
+    check_name,
+    to_bounded_json,
+    to_marks_json,
+)
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_UNDELIVERED, notices
 
@@ -92,9 +98,13 @@ class NoticeLog:
         """Store a notice, once per key: an existing one is returned, delivered or not."""
         _check_notice(notice)
         event = asdict(notice.event) | {"severity": notice.event.severity.value}
+        del event["marks"]
         event_json = to_bounded_json(
             "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
         )
+        # Not counted: long names of sources must not make a notice too large.
+        if marks_json := to_marks_json(notice.event.marks, self._redact):
+            event_json = f'{event_json.removesuffix("}")},"marks":{marks_json}}}'
         return await self._database.write(lambda tx: _put(tx, notice, event_json))
 
     async def list(

@@ -21,6 +21,7 @@ from dodona.core.domain.knowledge.threads import (
     ThreadSummary,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.domain.trust import decode_marks, merge_marks, sort_marks
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.json_document import Timestamp
 from dodona.store.db import thread_search
@@ -32,7 +33,7 @@ from dodona.store.db.statements import (
     insert_returning_id,
     statement,
 )
-from dodona.store.db.text import Redact
+from dodona.store.db.text import Redact, to_marks_json
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import thread_entries as entries
 from dodona.store.schema import threads
@@ -53,10 +54,11 @@ _THREAD_COLUMNS = (
     select(func.count()).where(entries.c.thread_id == threads.c.id).scalar_subquery(),
     threads.c.created_at,
     threads.c.updated_at,
+    threads.c.marks_json,
 )
 _ENTRY_COLUMNS = (
     *(entries.c.id, entries.c.thread_id, entries.c.author),
-    *(entries.c.entry_type, entries.c.content, entries.c.created_at),
+    *(entries.c.entry_type, entries.c.content, entries.c.created_at, entries.c.marks_json),
 )
 
 _SELECT_THREADS = statement(
@@ -79,7 +81,8 @@ _LOCK_THREAD_BY_TITLE = statement(
     .with_for_update()
 )
 _INSERT_THREAD = insert_if_absent(
-    threads, "user_id", "project_id", "title", "title_key", "created_at", "updated_at"
+    threads,
+    *("user_id", "project_id", "title", "title_key", "marks_json", "created_at", "updated_at"),
 )
 _UPDATE_THREAD_TIME = statement(
     update(threads)
@@ -89,6 +92,7 @@ _UPDATE_THREAD_TIME = statement(
 _INSERT_ENTRY = insert_returning_id(
     entries,
     *("thread_id", "title", "author", "entry_type", "content", "key", "created_at"),
+    "marks_json",
 )
 _SELECT_ENTRY = statement(select(*_ENTRY_COLUMNS).where(entries.c.id == bindparam("id")))
 _SELECT_ENTRY_BY_KEY = statement(
@@ -129,7 +133,8 @@ class Threads:
         title = self._redact(" ".join(entry.title.split()))
         _check_entry(entry, title)
         entry = replace(entry, content=self._redact(entry.content))
-        return await self._database.write(lambda tx: _push(tx, entry, title))
+        marks_json = to_marks_json(entry.marks, self._redact)
+        return await self._database.write(lambda tx: _push(tx, entry, title, marks_json))
 
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
@@ -215,7 +220,7 @@ def _invalid_choice_error(name: str, value: str, allowed: tuple[str, ...]) -> Ba
     )
 
 
-def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
+def _push(tx: Transaction, entry: NewEntry, title: str, marks_json: str | None) -> ThreadEntry:
     project_key = {"user_id": entry.user_id, "project_id": entry.project_id}
     find_project(tx, **project_key)
     if entry.key is not None:
@@ -224,7 +229,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
         existing = tx.fetch_one(_SELECT_ENTRY_BY_KEY, key=entry.key, **project_key)
         if existing is not None:
             return _entry_from_row(existing)
-    thread_id, thread_title = _lock_thread(tx, entry, title)
+    thread_id, thread_title = _lock_thread(tx, entry, title, marks_json)
     now = time()
     entry_id = tx.insert(
         _INSERT_ENTRY,
@@ -235,6 +240,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
         content=entry.content,
         key=entry.key,
         created_at=now,
+        marks_json=marks_json,
     )
     tx.execute(_UPDATE_THREAD_TIME, thread_id=thread_id, now=now)
     row = tx.fetch_one(_SELECT_ENTRY, id=entry_id)
@@ -242,7 +248,7 @@ def _push(tx: Transaction, entry: NewEntry, title: str) -> ThreadEntry:
     return _entry_from_row(row)
 
 
-def _lock_thread(tx: Transaction, entry: NewEntry, title: str) -> Row:
+def _lock_thread(tx: Transaction, entry: NewEntry, title: str, marks_json: str | None) -> Row:
     """Return the id and title of the thread, creating it if needed.
 
     It is locked, so that entries become visible in the order of their ids: a reader that continues
@@ -258,7 +264,8 @@ def _lock_thread(tx: Transaction, entry: NewEntry, title: str) -> Row:
     row = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **title_key)
     if row is None:
         now = time()
-        tx.execute(_INSERT_THREAD, title=title, created_at=now, updated_at=now, **title_key)
+        times = {"created_at": now, "updated_at": now}
+        tx.execute(_INSERT_THREAD, title=title, marks_json=marks_json, **times, **title_key)
         row = tx.fetch_one(_LOCK_THREAD_BY_TITLE, **title_key)  # ours, or a faster caller's
     assert row is not None
     return row
@@ -281,22 +288,26 @@ def _rank_hits(rows: list[Row], now: float) -> list[EntryHit]:
 
 
 def _score_hit(row: Row, best: float, now: float) -> EntryHit:
-    id_, thread_id, author, entry_type, content, created_at, title, relevance = row
+    *entry, title, title_marks, relevance = row
+    id_, thread_id, author, entry_type, content, created_at, marks = entry
     days = max(0.0, now - created_at) / 86_400
     recency = 0.5 ** (days / RECENCY_HALF_LIFE_DAYS)
     score = relevance / best * (1 - RECENCY_WEIGHT + RECENCY_WEIGHT * recency)
     at = Timestamp(created_at)
-    return EntryHit(id_, thread_id, author, entry_type, content, at, title, score)
+    both = sort_marks(merge_marks(decode_marks(marks), decode_marks(title_marks)))
+    return EntryHit(id_, thread_id, author, entry_type, content, at, both, title, score)
 
 
 def _thread_from_row(row: Row) -> ThreadSummary:
-    id_, title, entries, created_at, updated_at = row
-    return ThreadSummary(id_, title, entries, Timestamp(created_at), Timestamp(updated_at))
+    id_, title, entries, created_at, updated_at, marks = row
+    times = Timestamp(created_at), Timestamp(updated_at)
+    return ThreadSummary(id_, title, entries, *times, sort_marks(decode_marks(marks)))
 
 
 def _entry_from_row(row: Row) -> ThreadEntry:
-    id_, thread_id, author, entry_type, content, created_at = row
-    return ThreadEntry(id_, thread_id, author, entry_type, content, Timestamp(created_at))
+    id_, thread_id, author, entry_type, content, created_at, marks_json = row
+    at, marks = Timestamp(created_at), sort_marks(decode_marks(marks_json))
+    return ThreadEntry(id_, thread_id, author, entry_type, content, at, marks)
 
 
 def _thread_not_found(thread_id: int) -> NotFound:

@@ -10,6 +10,7 @@ from sqlalchemy import Integer, bindparam, case, select, update
 
 from dodona.core.domain.conversations.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
 from dodona.core.domain.conversations.conversation import Claim, RunEnd
+from dodona.core.domain.trust import redact_marks
 from dodona.core.errors import BadRequest
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import MENTION_VALUES, merge_mentions
@@ -17,7 +18,7 @@ from dodona.store.conversations.conversations import move_head
 from dodona.store.conversations.messages import add_messages, check_messages, redact_message
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
-from dodona.store.db.text import Redact
+from dodona.store.db.text import Redact, map_strings, to_json
 from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
 from dodona.store.runs.steps import PendingWrites, save_pins
 from dodona.store.schema import conversations, oracle_contexts, runs
@@ -72,15 +73,15 @@ def redact_end(end: RunEnd, redact: Redact) -> RunEnd:
     return replace(
         end,
         messages=tuple(redact_message(message, redact) for message in end.messages),
+        error=end.error and map_strings(end.error, redact),
         decisions=tuple(map(redact, end.decisions)),
         mentioned_symbols=tuple(map(redact, end.mentioned_symbols)),
         mentioned_files=tuple(map(redact, end.mentioned_files)),
+        marks=redact_marks(end.marks, redact),
     )
 
 
-def end_run(
-    tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrites, error_json: str | None
-) -> float | None:
+def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrites) -> float | None:
     """End a run. The head moves to it, unless it was moved elsewhere: then the run is a branch.
 
     Returns when the conversation was updated; None if the head was moved elsewhere.
@@ -97,7 +98,7 @@ def end_run(
         _END,
         **claim_values(claim),
         new_status=end.status.value,
-        new_error=error_json,
+        new_error=end.error and to_json(end.error),
         added=tokens,
         now=now,
     )

@@ -12,12 +12,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import time
 from typing import Any, TypeVar
 
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import Claim, RunEnd, StepRow
 from dodona.core.errors import RunFenced
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, StoreOperation, Transaction, log_orphaned
-from dodona.store.db.text import Redact, map_strings, to_json
+from dodona.store.db.text import Redact
 from dodona.store.runs.finish import check_end, end_run, redact_end
 from dodona.store.runs.runs import check_claim
 from dodona.store.runs.steps import (
@@ -89,7 +90,7 @@ class RunJournal:
         """Seconds between the attempts so far in which no process drove the run."""
         return self._past.downtime
 
-    def past_chunks(self) -> Sequence[Any]:
+    def past_chunks(self) -> Sequence[StreamChunk]:
         """Return the chunks of finished steps of earlier attempts, ordered by `seq`."""
         return self._past.chunks()
 
@@ -185,19 +186,11 @@ class RunJournal:
         self._raise_if_unusable()
         check_end(run_end)
         run_end = redact_end(run_end, self._redact)
-        error = (
-            None
-            if run_end.error is None
-            else to_json(map_strings(dict(run_end.error), self._redact))
-        )
         async with self._write_lock:
             self._pending.operations += self._end_operations
             self._end_operations = []
             updated_at = await self._write(
-                lambda tx, pending: end_run(
-                    tx, self._claim, run_end, pending=pending, error_json=error
-                ),
-                soft=False,
+                lambda tx, pending: end_run(tx, self._claim, run_end, pending=pending), soft=False
             )
         self._on_run_ended(self._claim)
         return updated_at

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Integer, bindparam, func, or_, select, update
 
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.conversations.conversation import (
     Claim,
@@ -29,7 +30,8 @@ from dodona.core.domain.conversations.conversation import (
     Window,
 )
 from dodona.core.domain.projects import Project
-from dodona.core.errors import NotFound, RunFenced
+from dodona.core.errors import NotFound, RunFenced, StoreError
+from dodona.store.accounts.api_tokens import find_token
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import check_token_budget
 from dodona.store.conversations.messages import (
@@ -197,7 +199,11 @@ class Runs:
                 find_parent(tx, conversation, parent)
             row = {"user_id": user_id, "session_key": session_key, "origin": "user"}
             run_id = insert_queued(
-                tx, message, **row, conversation_id=conversation_id, parent_id=parent
+                *(tx, message),
+                **row,
+                conversation_id=conversation_id,
+                parent_id=parent,
+                token_id=None,
             )
             return find_node(tx, user_id, run_id)
 
@@ -400,9 +406,23 @@ def _claim(
         pins=None if row is None else bytes(row[0]),
         notices=target.load_notices(tx),
         session_key=node.session_key,
+        token=_load_token(tx, node),
         origin=node.origin,
         cancel_requested=node.cancel_requested_at is not None,
     )
+
+
+def _load_token(tx: Transaction, node: RunNode) -> ApiToken | None:
+    """Load the token of a run. Without it, the run would ignore the token's limits."""
+    if node.token_id is None:
+        return None
+    try:
+        return find_token(tx, node.token_id)
+    except NotFound as error:
+        raise StoreError(
+            f"run {node.id} needs token {node.token_id}, which is not in the store.",
+            hint="Tokens are revoked, not deleted. Check the store: dodona db check",
+        ) from error
 
 
 def _load_window(

@@ -6,19 +6,20 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter
 from time import time
 from typing import Any, Final
 
 import msgspec
 from sqlalchemy import bindparam, delete, or_, select, update
 
-from dodona.core.domain.conversations.conversation import Claim, StepRow
+from dodona.core.chunks import StreamChunk
+from dodona.core.domain.conversations.conversation import Claim, StepOutput, StepRow
 from dodona.core.errors import RunDiverged, StoreError, TreeError
 from dodona.core.ports.journal import Effect, StepRecord
 from dodona.store.db.database import Row, StoreOperation, Transaction
 from dodona.store.db.statements import insert_or_replace, statement, upsert
-from dodona.store.db.text import Redact, from_json, to_redacted_json
+from dodona.store.db.text import Redact, to_redacted_json
 from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
 from dodona.store.schema import pins, runs, steps
 
@@ -68,28 +69,14 @@ _OUTCOME_UNKNOWN: Final = {
 }
 
 
-class _Payload(msgspec.Struct, omit_defaults=True):
-    """The stored result of a finished step."""
-
-    writes: dict[str, Any] = {}
-    chunks: list[Any] = []
-    error: dict[str, Any] | None = None
-
-
-_payload_decoder = msgspec.json.Decoder(_Payload)
+_decode_output = msgspec.json.Decoder(StepOutput).decode
 
 
 def encode_record(key: str, record: StepRecord, redact: Redact) -> str:
     """Encode the result of a step as JSON without secrets."""
-    payload: dict[str, Any] = {}
-    if record.writes:
-        payload["writes"] = dict(record.writes)
-    if record.chunks:
-        payload["chunks"] = list(record.chunks)
-    if record.error is not None:
-        payload["error"] = dict(record.error)
+    output = StepOutput(record.writes, record.chunks, record.error)
     try:
-        return to_redacted_json(payload, redact)
+        return to_redacted_json(output, redact)
     except (TypeError, ValueError, RecursionError) as error:
         raise TreeError(
             f"the output of leaf '{record.leaf}' at {key} cannot be stored: {error}.",
@@ -167,11 +154,11 @@ class PastAttempts:
         past = self.steps.get(row["key"])
         return None if past is None else _resolve_step(row, past)
 
-    def chunks(self) -> list[Any]:
-        """Return the chunks of finished steps, each a list that starts with its `seq`."""
+    def chunks(self) -> list[StreamChunk]:
+        """Return the chunks of finished steps, ordered by `seq`."""
         payloads = [past["payload"] for past in self.steps.values() if past["payload"] is not None]
-        chunks = [c for payload in payloads for c in _payload_decoder.decode(payload).chunks]
-        return sorted(chunks, key=itemgetter(0))
+        chunks = [chunk for payload in payloads for chunk in _decode_output(payload).chunks]
+        return sorted(chunks, key=attrgetter("seq"))
 
 
 NO_PAST_ATTEMPTS: Final = PastAttempts({}, 0.0)
@@ -222,14 +209,9 @@ def _resolve_step(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord
             f"the result of step {key} has expired.",
             hint="Runs that ended so long ago cannot be replayed.",
         )
-    payload = _payload_decoder.decode(past["payload"])
-    return StepRecord(
-        leaf=past["leaf"],
-        succeeded=past["status"] == "succeeded",
-        writes=payload.writes,
-        chunks=tuple(payload.chunks),
-        error=payload.error,
-    )
+    output = _decode_output(past["payload"])
+    succeeded = past["status"] == "succeeded"
+    return StepRecord(past["leaf"], succeeded, output.writes, output.chunks, output.error)
 
 
 def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
@@ -242,7 +224,7 @@ def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
 
 def _step_from_row(row: Row) -> StepRow:
     _, key, leaf, effect, attempt, request_hash, status, payload, started_at, ended_at = row
-    output = from_json(payload)
+    output = None if payload is None else _decode_output(payload)
     return StepRow(key, leaf, effect, attempt, request_hash, status, started_at, ended_at, output)
 
 

@@ -5,12 +5,12 @@ A question that arrives during a run waits, joins a queued one, or interrupts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from time import time
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 from sqlalchemy import bindparam, func, select, update
 
 from dodona.core.domain.agents import QueueMode
@@ -26,6 +26,8 @@ from dodona.core.domain.conversations.conversation import (
     Window,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
+from dodona.core.domain.trust import question_marks
 from dodona.core.errors import LaneFull, NotFound
 from dodona.store.conversations.contexts import open_context, reset_context
 from dodona.store.conversations.messages import add_messages, add_question
@@ -34,7 +36,7 @@ from dodona.store.conversations.sessions import open_session
 from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent, read_next_window
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import insert_returning_id, statement
-from dodona.store.db.text import from_json, to_json
+from dodona.store.db.text import to_json
 from dodona.store.projects.projects import find_project
 from dodona.store.runs.lanes import (
     Lane,
@@ -47,12 +49,9 @@ from dodona.store.runs.lanes import (
 )
 from dodona.store.schema import IS_OPEN, IS_QUEUED, messages, oracle_contexts, runs
 
-_OPTIONS_KEY = "options"  # in a question's metadata
-_COLLECTED_KEY = "collected"  # in a question's metadata: the number of joined messages
-
 _COMMON_COLUMNS = (
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
-    *("tokens", "created_at"),
+    *("token_id", "tokens", "created_at"),
 )
 _INSERT_QUEUED = insert_returning_id(runs, *_COMMON_COLUMNS)
 _INSERT_CLAIMED = insert_returning_id(
@@ -69,7 +68,8 @@ _IN_LANE = runs.c.conversation_id == bindparam("lane")
 _COUNT_QUEUED = statement(select(func.count()).select_from(runs).where(_IN_LANE, IS_QUEUED))
 _SELECT_LAST_QUEUED = statement(
     select(
-        *(runs.c.id, runs.c.follows_head, runs.c.session_key, runs.c.origin, messages.c.id),
+        *(runs.c.id, runs.c.follows_head, runs.c.session_key, runs.c.origin, runs.c.token_id),
+        messages.c.id,
         *(messages.c.content, messages.c.token_count, messages.c.metadata),
     )
     .join(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
@@ -110,16 +110,31 @@ _CANCEL_ALL_QUEUED = statement(
 
 
 def build_question(request: RunRequest) -> NewMessage:
-    """Build the message that stores a question and its options."""
-    options = msgspec.to_builtins(request.options)
-    metadata = {_OPTIONS_KEY: options} if options else None
+    """Build the message that stores a question, its options and its marks."""
+    provenance = Provenance(question_marks(request.origin, request.session_key))
+    record = _QuestionRecord(request.options, provenance=provenance)
+    metadata = None if record == _PLAIN_QUESTION else to_json(record)
     return NewMessage("user", request.question, request.token_count, metadata)
 
 
-def read_options(metadata: Mapping[str, Any] | None) -> RunOptions:
+class _QuestionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The metadata of a question; `collected` is the number of joined messages."""
+
+    options: RunOptions = NO_OPTIONS
+    collected: int = 1
+    provenance: Provenance = NO_PROVENANCE
+
+
+_PLAIN_QUESTION: Final = _QuestionRecord()
+
+
+def _read_record(metadata: str | None) -> _QuestionRecord:
+    return msgspec.json.decode(metadata or "{}", type=_QuestionRecord)
+
+
+def read_options(metadata: str | None) -> RunOptions:
     """Read the options in the metadata of a question."""
-    options = (metadata or {}).get(_OPTIONS_KEY)
-    return NO_OPTIONS if options is None else msgspec.convert(options, RunOptions)
+    return _read_record(metadata).options
 
 
 def submit_run(
@@ -202,6 +217,7 @@ def _insert_claimed(
         follows_head=request.parent_id is None,
         session_key=request.session_key,
         origin=request.origin,
+        token_id=request.token_id,
         tokens=request.token_count,
         created_at=now,
         status="running",
@@ -226,6 +242,7 @@ def _insert_claimed(
         started_at=now,
         notices=target.load_notices(tx),
         session_key=request.session_key,
+        token=request.token,
         origin=request.origin,
     )
 
@@ -287,6 +304,7 @@ def _enqueue(tx: Transaction, request: RunRequest, question: NewMessage, lane: L
         parent_id=request.parent_id,
         session_key=request.session_key,
         origin=request.origin,
+        token_id=request.token_id,
     )
     return QueuedRun(run_id, conversation_id, interrupted)
 
@@ -336,22 +354,24 @@ def _append_to_last_queued(
     row = tx.fetch_one(_SELECT_LAST_QUEUED, lane=lane.conversation_id)
     if row is None:
         return None
-    run_id, follows_head, session_key, origin, message_id, content, count, metadata_json = row
-    metadata: dict[str, Any] = {} if metadata_json is None else from_json(metadata_json)
-    number = metadata.pop(_COLLECTED_KEY, 1)
-    is_alike = read_options(metadata) == read_options(question.metadata)
+    run_id, follows_head, *source, message_id, content, count, metadata = row
+    record = _read_record(metadata)
+    is_alike = record.options == read_options(question.metadata)
+    # Another token has its own budget, and may not be allowed the same models.
     if not (
-        follows_head and is_alike and (session_key, origin) == (request.session_key, request.origin)
+        follows_head
+        and is_alike
+        and source == [request.session_key, request.origin, request.token_id]
     ):
         return None
-    _check_queue_limit(request, number)
+    _check_queue_limit(request, record.collected)
     more = question.token_count
     tx.execute(
         _UPDATE_QUESTION,
         message_id=message_id,
         new_content=f"{content}\n\n{question.content}",
         new_count=count + more,
-        new_metadata=to_json({**metadata, _COLLECTED_KEY: number + 1}),
+        new_metadata=to_json(structs.replace(record, collected=record.collected + 1)),
     )
     tx.execute(_ADD_RUN_TOKENS, run_id=run_id, more=more)
     return run_id

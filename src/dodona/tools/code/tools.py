@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from dodona.core.domain.knowledge.code import Code, CodeHit, CodeLoader, Definition, Reference
+from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
@@ -264,17 +266,41 @@ TOOLS: Final[Sequence[tuple[ToolSpec, _Answer]]] = (
 )
 
 
-def add_code_tools(registry: ToolRegistry, code_of: CodeLoader) -> None:
+# Returns the marks of all code of a user's project.
+GetMarks: TypeAlias = Callable[[str, str], Awaitable[Marks]]
+
+
+async def no_marks(_user_id: str, _project_id: str) -> Marks:
+    """Return the marks of code that the project's own people write."""
+    return NO_MARKS
+
+
+def add_code_tools(
+    registry: ToolRegistry, code_of: CodeLoader, marks_of: GetMarks = no_marks
+) -> None:
     """Register search_code, find_definition, find_references, get_repo_map and read_code."""
 
     async def call(
         answer: _Answer, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
-        return _NO_CODE if isinstance(code, NoCode) else await answer(code, arguments)
+        if isinstance(code, NoCode):
+            return _NO_CODE
+        marks = await marks_of(context.user_id, context.project_id)
+        try:
+            return replace(await answer(code, arguments), marks=marks)
+        except DodonaError as error:
+            if marks:
+                error.hint = ""  # it may name a file, and an error has no marks
+            raise
 
     for spec, answer in TOOLS:
         scope = ("oracle", "librarian") if spec is SEARCH else DEFAULT_SCOPE
-        registry.tool(spec, category=ToolCategory.CODE, agent_scope=scope, effect=Effect.NONE)(
-            partial(call, answer)
-        )
+        registry.tool(
+            spec,
+            category=ToolCategory.CODE,
+            agent_scope=scope,
+            effect=Effect.NONE,
+            writes=False,
+            sends=False,
+        )(partial(call, answer))

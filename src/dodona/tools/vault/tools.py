@@ -19,19 +19,22 @@ is lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from dodona.core.domain.knowledge.notes import (
     Backlink,
+    NoteAuthor,
     NoteHit,
     NoteMove,
     Notes,
     NotesLoader,
     NoteSummary,
+    NoteTag,
     NoteWriteResult,
 )
+from dodona.core.domain.trust import Marks, merge_marks
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
@@ -126,7 +129,7 @@ CREATE_INDEX: Final = tool_spec(
 )
 
 
-async def _search(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _search(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
     hits = await notes.search(arguments["query"], arguments["limit"])
     versions = await notes.versions(tuple({hit.path for hit in hits}))
     text = "\n\n".join(map(_format_hit, hits)) or "Nothing found."
@@ -144,19 +147,20 @@ async def _search(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
         ),
         entry_count=len(hits),
         scores=tuple(hit.score for hit in hits),
+        marks=_merge_marks(hits),
     )
 
 
-async def _read(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _read(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
     note = await notes.read(arguments["path"])
     text = f"{note.path}:1-{note.lines}  {note.title} (version {note.version})\n{note.text}"
     if note.is_cut:
         text += f"\n[Cut here: these are the first {MAX_NOTE_BYTES:,} bytes.]"
     source = SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version)
-    return ToolOutput(text, (source,))
+    return ToolOutput(text, (source,), marks=frozenset(note.marks))
 
 
-async def _list(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _list(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
     summaries = await notes.list(arguments["folder"])
     depth = len(folder_parts(arguments["folder"]))
     lines = _format_entries(summaries, depth=depth)
@@ -167,19 +171,23 @@ async def _list(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
     direct = [note for note in summaries if note.path.count("/") == depth]
     sources = tuple(SourceReference(note.path, note.title) for note in direct[:MAX_LISTED])
     text = "\n".join(lines) or "There are no notes yet."
-    return ToolOutput(text + _format_indexing_note(notes), sources, len(summaries))
+    folders = await notes.folder_marks(_subfolders(summaries, depth=depth))
+    marks = merge_marks(_merge_marks(direct), *folders.values())
+    return ToolOutput(text + _format_indexing_note(notes), sources, len(summaries), marks=marks)
 
 
-async def _tags(notes: Notes, _arguments: Mapping[str, Any]) -> ToolOutput:
+async def _tags(notes: Notes, _arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
     tags = await notes.tags()
-    lines = [f"#{tag}  ({_count_notes(count)})" for tag, count in tags]
+    lines = [f"#{each.tag}  ({_count_notes(each.notes)})" for each in tags]
     if len(lines) > MAX_LISTED:
         lines = [*lines[:MAX_LISTED], f"… and {len(tags) - MAX_LISTED} more."]
     text = "\n".join(lines) or "There are no tags yet."
-    return ToolOutput(text + _format_indexing_note(notes), entry_count=len(tags))
+    return ToolOutput(
+        text + _format_indexing_note(notes), entry_count=len(tags), marks=_merge_marks(tags)
+    )
 
 
-async def _backlinks(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _backlinks(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
     links = await notes.backlinks(arguments["path"])
     shown = links[:MAX_BACKLINKS]
     lines = [f"{link.path}:{link.line}: {_one_line_text(link)}" for link in shown]
@@ -197,26 +205,43 @@ async def _backlinks(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
         for link in shown
     ]
     text = "\n".join(lines) or "No note links to this note."
-    return ToolOutput(text + _format_indexing_note(notes), tuple(sources), entry_count=len(links))
+    return ToolOutput(
+        text + _format_indexing_note(notes),
+        tuple(sources),
+        entry_count=len(links),
+        marks=_merge_marks(shown),
+    )
 
 
-async def _write(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
+async def _write(notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor) -> ToolOutput:
     path, content, version = (arguments[name] for name in ("path", "content", "version"))
-    return _format_written(await notes.write(path, content, version=version))
+    return _format_written(await notes.write(path, content, version=version, author=author))
 
 
-async def _move(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
-    move = await notes.move(arguments["path"], arguments["to"])
+async def _move(notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor) -> ToolOutput:
+    move = await notes.move(arguments["path"], arguments["to"], author=author)
     shown = (move.to, *move.relinked[:MAX_NAMED_NOTES])
     versions = await notes.versions(shown)
     sources = [
         SourceReference(path, version=versions.get(path, "")) for path in dict.fromkeys(shown)
     ]
-    return ToolOutput(_format_move(move), tuple(sources), entry_count=len(move.relinked))
+    return ToolOutput(
+        _format_move(move),
+        tuple(sources),
+        entry_count=len(move.relinked),
+        marks=frozenset(move.marks),
+    )
 
 
-async def _create_index(notes: Notes, arguments: Mapping[str, Any]) -> ToolOutput:
-    return _format_written(await notes.create_index(arguments["folder"], title=arguments["title"]))
+async def _create_index(
+    notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor
+) -> ToolOutput:
+    written = await notes.create_index(arguments["folder"], title=arguments["title"], author=author)
+    return _format_written(written)
+
+
+def _merge_marks(results: Iterable[NoteSummary | NoteHit | Backlink | NoteTag]) -> Marks:
+    return merge_marks(*(result.marks for result in results))
 
 
 def _format_indexing_note(notes: Notes) -> str:
@@ -228,6 +253,14 @@ def _format_hit(hit: NoteHit) -> str:
     title = " > ".join(filter(None, (hit.title, hit.headings)))
     head = f"{hit.path}:{hit.first}-{hit.last}  {title}"
     return format_block(head, cut_text(hit.text, MAX_SECTION_CHARS))
+
+
+def _subfolders(notes: Sequence[NoteSummary], *, depth: int) -> tuple[str, ...]:
+    """Return the folders at this depth that contain notes."""
+    parts = (note.path.split("/") for note in notes)
+    return tuple(
+        dict.fromkeys("/".join(each[: depth + 1]) for each in parts if len(each) > depth + 1)
+    )
 
 
 def _format_entries(notes: Sequence[NoteSummary], *, depth: int) -> list[str]:
@@ -271,7 +304,7 @@ def _one_line_text(link: Backlink) -> str:
     return " ".join(link.text.split())[:MAX_EXCERPT_CHARS]
 
 
-_Answer: TypeAlias = Callable[[Notes, Mapping[str, Any]], Awaitable[ToolOutput]]
+_Answer: TypeAlias = Callable[[Notes, Mapping[str, Any], NoteAuthor], Awaitable[ToolOutput]]
 
 _ORACLE: Final = DEFAULT_SCOPE
 _BOTH: Final = ("oracle", "librarian")
@@ -295,7 +328,8 @@ def add_vault_tools(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     async def call(
         answer: _Answer, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutput:
-        return await answer(await notes_of(context.user_id, context.project_id), arguments)
+        notes = await notes_of(context.user_id, context.project_id)
+        return await answer(notes, arguments, NoteAuthor(context.agent, context.marks))
 
     for spec, answer, effect, scope in TOOLS:
         registry.tool(
@@ -303,5 +337,8 @@ def add_vault_tools(registry: ToolRegistry, notes_of: NotesLoader) -> None:
             category=ToolCategory.VAULT,
             agent_scope=scope,
             effect=effect,
+            writes=effect is not Effect.NONE,
+            keeps_versions=True,
+            sends=False,
             timeout_seconds=_TIMEOUTS.get(spec.name, DEFAULT_TIMEOUT_SECONDS),
         )(partial(call, answer))

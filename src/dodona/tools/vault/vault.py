@@ -6,11 +6,11 @@ import asyncio
 import builtins
 import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.concurrency.workers import WorkerThreads
@@ -19,9 +19,11 @@ from dodona.core.domain.knowledge.notes import (
     NoteHit,
     NoteMove,
     NoteSummary,
+    NoteTag,
     NoteText,
     NoteWriteResult,
 )
+from dodona.core.domain.trust import Marks, sort_marks
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
 from dodona.tools.index_follower import IndexFollower
 from dodona.tools.presentation import MAX_SUGGESTION_CANDIDATES, suggest_path
@@ -30,21 +32,35 @@ from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
 from dodona.tools.vault.moves.move_log import MoveLog
 from dodona.tools.vault.moves.mover import Mover
+from dodona.tools.vault.notes.blocks import note_keys
 from dodona.tools.vault.notes.files import (
     NoteContent,
+    new_names,
     read_file,
+    remove_empty_folders,
+    remove_file,
     resolve_spelling,
     version_of,
     write_file,
 )
 from dodona.tools.vault.notes.links import LinkResolver
+from dodona.tools.vault.notes.marks import (
+    NO_LOOKUP,
+    MarkLookup,
+    NoteChange,
+    RecordChanges,
+    record_nothing,
+)
 from dodona.tools.vault.notes.notes import parse_note
 from dodona.tools.vault.notes.paths import folder_parts, note_parts
 
 MAX_FOLDER_INDEX_NOTES: Final = 2_000  # notes per index.md
 
+_NOT_FOUND_HINT: Final = "Search for it, or list the folder."
+
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+BeforeRemove: TypeAlias = Callable[[bytes], None]
 
 
 class Vault:
@@ -93,12 +109,17 @@ class Vault:
         """Refresh the index; `progress` is called in a thread with the done and total counts."""
         await self._run_read(lambda: self.index.refresh(progress))
 
-    async def read(self, path: str) -> NoteText:
+    async def read(self, path: str, lookup: MarkLookup = NO_LOOKUP) -> NoteText:
         """Return a note."""
-        return await self._run_read(lambda: self._read(path))
+        return await self._run_read(lambda: self._read(path, lookup))
 
     async def write(
-        self, path: str, content: str, *, version: str | None = None
+        self,
+        path: str,
+        content: str,
+        *,
+        version: str | None = None,
+        record: RecordChanges = record_nothing,
     ) -> NoteWriteResult:
         """Replace a note atomically, if it has this version.
 
@@ -106,23 +127,33 @@ class Vault:
         already has this content. An editor that does not use our lock can still write between our
         last check and the write, which are microseconds apart.
         """
-        return await self._run_write(lambda: self._write(path, content, version or ""))
+        return await self._run_write(
+            lambda: self._write(path, content, version or "", record), record
+        )
 
-    async def search(self, query: str, limit: int) -> list[NoteHit]:
+    async def search(self, query: str, limit: int, lookup: MarkLookup = NO_LOOKUP) -> list[NoteHit]:
         """Return the best sections for a query."""
-        return await self._run_read(lambda: self.index.search(query, limit))
+        return await self._run_read(lambda: self.index.search(query, limit, lookup))
 
-    async def find_relevant(self, question: str, limit: int) -> list[NoteSummary]:
+    async def find_relevant(
+        self, question: str, limit: int, lookup: MarkLookup = NO_LOOKUP
+    ) -> list[NoteSummary]:
         """Return the notes that match a question best, then the most recently changed."""
-        return await self._run_read(lambda: self.index.find_relevant(question, limit))
+        return await self._run_read(lambda: self.index.find_relevant(question, limit, lookup))
 
-    async def list(self, folder: str = "") -> builtins.list[NoteSummary]:
+    async def list(
+        self, folder: str = "", lookup: MarkLookup = NO_LOOKUP
+    ) -> builtins.list[NoteSummary]:
         """Return the notes of a folder and its subfolders, sorted by path."""
-        return await self._run_read(lambda: self._list(folder))
+        return await self._run_read(lambda: self._list(folder, lookup))
 
-    async def move(self, path: str, to: str) -> NoteMove:
+    async def marks(self, paths: Sequence[str], lookup: MarkLookup) -> Marks:
+        """Return the marks of all these notes."""
+        return await self._run_read(lambda: self.index.marks(paths, lookup))
+
+    async def move(self, path: str, to: str, record: RecordChanges = record_nothing) -> NoteMove:
         """Move a note and update every link to it. A repeated call returns the finished move."""
-        return await self._run_write(lambda: self._move(path, to), is_move=True)
+        return await self._run_write(lambda: self._move(path, to, record), record, is_move=True)
 
     async def moves(self, limit: int = 20) -> builtins.list[NoteMove]:
         """Return the latest moves that can be undone, newest first."""
@@ -130,21 +161,43 @@ class Vault:
             lambda: [move.to_note_move() for move in self._move_log.list_undoable(limit)]
         )
 
-    async def undo(self, move: int | None = None) -> NoteMove:
-        """Undo a move, by default the latest that is not an undo. The undo is a move too."""
-        return await self._run_write(lambda: self._mover.undo(move).to_note_move(), is_move=True)
+    async def undo(
+        self,
+        move: int | None = None,
+        record: RecordChanges = record_nothing,
+        paths: tuple[str, str] | None = None,
+    ) -> NoteMove:
+        """Undo a move, by default the latest that is not an undo. The undo is a move too.
 
-    async def create_index(self, folder: str, *, title: str = "") -> NoteWriteResult:
+        With `paths`, the move must be from the first to the second.
+        """
+        return await self._run_write(
+            lambda: self._mover.undo(move, record, paths).to_note_move(), record, is_move=True
+        )
+
+    async def remove(
+        self, path: str, *, version: str, record: RecordChanges, before_remove: BeforeRemove
+    ) -> None:
+        """Remove a note that has this version. `before_remove` gets its content first."""
+        await self._run_write(lambda: self._remove(path, version, before_remove), record)
+
+    async def create_index(
+        self, folder: str, *, title: str = "", record: RecordChanges = record_nothing
+    ) -> NoteWriteResult:
         """Write `index.md` in a folder; the title is used only for a new one."""
-        return await self._run_write(lambda: self._create_index(folder, title))
+        return await self._run_write(lambda: self._create_index(folder, title, record), record)
 
-    async def backlinks(self, path: str) -> builtins.list[Backlink]:
+    async def backlinks(self, path: str, lookup: MarkLookup = NO_LOOKUP) -> builtins.list[Backlink]:
         """Return the lines that link to a note."""
-        return await self._run_read(lambda: self._backlinks(path))
+        return await self._run_read(lambda: self._backlinks(path, lookup))
 
-    async def tags(self) -> builtins.list[tuple[str, int]]:
+    async def tags(self, lookup: MarkLookup = NO_LOOKUP) -> builtins.list[NoteTag]:
         """Return every tag with its number of notes."""
-        return await self._run_read(self.index.tags)
+        return await self._run_read(lambda: self.index.tags(lookup))
+
+    async def resolve_path(self, path: str) -> str:
+        """Return the path of a note as its file is named. The note may be gone."""
+        return await self._run_read(lambda: "/".join(self._resolve_parts(path)))
 
     async def versions(self, paths: tuple[str, ...]) -> dict[str, str]:
         """Return the current versions of notes; missing notes are left out."""
@@ -160,15 +213,15 @@ class Vault:
     def _resolve_parts(self, path: str) -> tuple[str, ...]:
         return resolve_spelling(self.root, note_parts(path))
 
-    def _read_content(self, path: str) -> tuple[str, NoteContent]:
+    def _read_content(self, path: str, lookup: MarkLookup) -> tuple[str, NoteContent]:
         parts = self._resolve_parts(path)
         try:
             return "/".join(parts), read_file(self.root, parts)
         except FileNotFoundError:
-            raise self._not_found_error("/".join(parts)) from None
+            raise self._not_found_error("/".join(parts), lookup) from None
 
-    def _read(self, path: str) -> NoteText:
-        resolved, content = self._read_content(path)
+    def _read(self, path: str, lookup: MarkLookup) -> NoteText:
+        resolved, content = self._read_content(path, lookup)
         note = parse_note(resolved, content.text)
         return NoteText(
             path=resolved,
@@ -178,27 +231,62 @@ class Vault:
             lines=note.lines,
             version=content.version,
             is_cut=content.is_cut,
+            marks=tuple(sort_marks(lookup.of_text(resolved, content.text))),
         )
 
-    def _write(self, path: str, content: str, version: str) -> NoteWriteResult:
+    def _write(
+        self,
+        path: str,
+        content: str,
+        version: str,
+        record: RecordChanges,
+        *,
+        sources: Mapping[str, Sequence[int]] | None = None,
+    ) -> NoteWriteResult:
         parts = self._resolve_parts(path)
-        outcome = write_file(self.root, parts, text=content, version=version)
-        note = parse_note("/".join(parts), content)
-        try:
-            self.index.update([note.path])
-        except (OSError, DodonaError) as error:
-            # The note is written even if indexing fails.
-            _log.warning("cannot index a note yet: %s", error)
+        resolved, names = "/".join(parts), new_names(self.root, parts)
+
+        def before_replace(old: bytes | None, new: bytes) -> None:
+            change = NoteChange(
+                path=resolved,
+                old_path=resolved,
+                old=old,
+                new=new,
+                new_names=names if old is None else (),
+                sources=sources or {},
+            )
+            record([change])
+
+        outcome = write_file(
+            self.root, parts, text=content, version=version, before_replace=before_replace
+        )
+        note = parse_note(resolved, content)
+        self._update_index(note.path)
         return NoteWriteResult(
             note.path, note.title, note.lines, version_of(content.encode()), outcome
         )
 
-    def _list(self, folder: str) -> builtins.list[NoteSummary]:
+    def _remove(self, path: str, version: str, before_remove: BeforeRemove) -> None:
+        parts = self._resolve_parts(path)
+        remove_file(self.root, parts, version=version, before_remove=before_remove)
+        remove_empty_folders(self.root, parts[:-1])
+        self._update_index("/".join(parts))
+
+    def _update_index(self, path: str) -> None:
+        """Update the index. The note is changed even if this fails."""
+        try:
+            self.index.update([path])
+        except (OSError, DodonaError) as error:
+            _log.warning("cannot index a note yet: %s", error)
+
+    def _list(self, folder: str, lookup: MarkLookup = NO_LOOKUP) -> builtins.list[NoteSummary]:
         parts = resolve_spelling(self.root, folder_parts(folder))
-        notes = self.index.notes()
+        notes = self.index.notes(lookup)
         matching = [note for note in notes if PurePosixPath(note.path).parts[: len(parts)] == parts]
         if parts and not matching:
-            folders = {str(parent) for n in notes for parent in PurePosixPath(n.path).parents}
+            # An error has no marks, so it names nothing that has.
+            unmarked = (note.path for note in notes if not note.marks)
+            folders = {str(parent) for path in unmarked for parent in PurePosixPath(path).parents}
             name = "/".join(parts)
             raise NotFound(
                 f"there is no folder '{name}' with notes.",
@@ -206,14 +294,14 @@ class Vault:
             )
         return matching
 
-    def _move(self, path: str, to: str) -> NoteMove:
+    def _move(self, path: str, to: str, record: RecordChanges) -> NoteMove:
         source, target = "/".join(self._resolve_parts(path)), "/".join(self._resolve_parts(to))
-        move = self._mover.move(source, target)
+        move = self._mover.move(source, target, record)
         if move is None:
-            raise self._not_found_error(source)
+            raise NotFound(f"there is no note '{source}'.", hint=_NOT_FOUND_HINT)
         return move.to_note_move()
 
-    def _create_index(self, folder: str, title: str) -> NoteWriteResult:
+    def _create_index(self, folder: str, title: str, record: RecordChanges) -> NoteWriteResult:
         notes = [note.path for note in self._list(folder)]
         if len(notes) > MAX_FOLDER_INDEX_NOTES:
             raise ToolRetry(
@@ -225,24 +313,30 @@ class Vault:
         path = "/".join([*parts, folder_index.INDEX_FILE_NAME])
         path = next((note for note in notes if note.casefold() == path.casefold()), path)
         resolver = LinkResolver(note.path for note in self.index.notes())
-        entries = [self._build_index_entry(note) for note in notes if note != path]
+        keys: dict[str, Sequence[int]] = {}
+        entries = [self._build_index_entry(note, keys) for note in notes if note != path]
         listing = folder_index.format_listing(filter(None, entries), source=path, resolver=resolver)
         text, version = None, ""
         with suppress(FileNotFoundError):
             content = read_file(self.root, PurePosixPath(path).parts)
             text, version = content.text, content.version
         heading = " ".join(title.split()) or (parts[-1] if parts else "Index")
-        return self._write(path, folder_index.insert_listing(text, listing, title=heading), version)
+        new_text = folder_index.insert_listing(text, listing, title=heading)
+        return self._write(path, new_text, version, record, sources=keys)
 
-    def _build_index_entry(self, path: str) -> folder_index.FolderIndexEntry | None:
+    def _build_index_entry(
+        self, path: str, keys: dict[str, Sequence[int]]
+    ) -> folder_index.FolderIndexEntry | None:
+        """Return the entry of a note, and add the keys of its blocks to `keys`."""
         with suppress(OSError, DodonaError):  # removed, or replaced by a link
             content = read_file(self.root, PurePosixPath(path).parts)
+            keys[path] = note_keys(path, content.text)
             return folder_index.build_entry(parse_note(path, content.text))
         return None
 
-    def _backlinks(self, path: str) -> builtins.list[Backlink]:
-        resolved, _ = self._read_content(path)
-        return self.index.backlinks(resolved)
+    def _backlinks(self, path: str, lookup: MarkLookup) -> builtins.list[Backlink]:
+        resolved, _ = self._read_content(path, lookup)
+        return self.index.backlinks(resolved, lookup)
 
     def _versions(self, paths: tuple[str, ...]) -> dict[str, str]:
         versions: dict[str, str] = {}
@@ -251,10 +345,10 @@ class Vault:
                 versions[path] = read_file(self.root, self._resolve_parts(path)).version
         return versions
 
-    def _not_found_error(self, path: str) -> NotFound:
-        """Return the error for a missing note, with a suggestion."""
-        paths = [note.path for note in self.index.notes()]
-        hint = suggest_path(path, paths, otherwise="Search for it, or list the folder.")
+    def _not_found_error(self, path: str, lookup: MarkLookup) -> NotFound:
+        """Return the error for a missing note, with a suggestion: a note without marks."""
+        paths = [note.path for note in self.index.notes(lookup) if not note.marks]
+        hint = suggest_path(path, paths, otherwise=_NOT_FOUND_HINT)
         return NotFound(f"there is no note '{path}'.", hint=hint)
 
     async def _run_read(self, work: Callable[[], T]) -> T:
@@ -264,11 +358,13 @@ class Vault:
 
         return await _run_in_thread(run)
 
-    async def _run_write(self, work: Callable[[], T], *, is_move: bool = False) -> T:
+    async def _run_write(
+        self, work: Callable[[], T], record: RecordChanges, *, is_move: bool = False
+    ) -> T:
         def run() -> T:
             with self._exclusive_lock():
                 try:
-                    self._mover.recover()
+                    self._mover.recover(record)
                 except (OSError, DodonaError) as error:
                     if is_move:
                         raise ToolFailed(f"an earlier move cannot be finished: {error}") from error
@@ -300,7 +396,8 @@ class Vault:
             try:
                 if self._move_log.find_unfinished() is not None:
                     with self._exclusive_lock(timeout=0.0):
-                        self._mover.recover()
+                        # The marks of the planned changes were stored before the crash.
+                        self._mover.recover(record_nothing)
             except (OSError, DodonaError) as error:
                 _log.info("a move is not finished yet: %s", error)
             else:

@@ -1,19 +1,20 @@
 """web_fetch: the readable text of a page, after its title and URL.
 
 The text is indented, so no line of a page can imitate the tool's own output. A page can ask an
-agent to fetch a URL that leaks what the agent knows. So after untrusted text has been read, only
-URLs that the user typed or that a search returned can be fetched.
+agent to fetch a URL that leaks what the agent knows. So once a run has read untrusted and private
+text, a URL needs an approval unless the user typed it or a search returned it, and redirects may
+not lead to other hosts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
+from dodona.core.errors import AccessDenied, ToolFailed
 from dodona.core.messages import Origin
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import (
@@ -24,7 +25,7 @@ from dodona.core.ports.tools import (
     ToolOutput,
 )
 from dodona.net.egress_guard import FetchLimits, FetchResponse, GuardedHttp
-from dodona.net.urls import MAX_URL_CHARS, WebAddress, parse_url
+from dodona.net.urls import MAX_URL_CHARS, WebAddress, normalize_urls
 from dodona.tools.presentation import INDENT, MAX_EXCERPT_CHARS, integer, string, tool_spec
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.documents import read_document
@@ -59,6 +60,8 @@ def add(
         SPEC,
         category=ToolCategory.WEB,
         effect=Effect.NONE,
+        writes=False,
+        reads_private=False,
         origin=Origin.WEB,
         timeout_seconds=limits.timeout_seconds + EXTRACTION_SECONDS,
     )
@@ -110,8 +113,8 @@ def _build_outcome(response: FetchResponse, page: PageContent, max_chars: int) -
 # -- allowed URLs ----------------------------------------------------------------------------------
 
 _REASON = (
-    "after text from the web has entered this conversation, only URLs that the user typed or "
-    "a search returned can be fetched"
+    "this conversation contains untrusted and private text, so only URLs that the user typed or a "
+    "search returned can be fetched"
 )
 
 
@@ -123,7 +126,7 @@ class UrlAllowlist:
     """
 
     def __init__(self, urls: Iterable[str] | None) -> None:
-        self._allowed_urls = None if urls is None else frozenset(_normalize_urls(urls))
+        self._allowed_urls = None if urls is None else frozenset(normalize_urls(urls))
         self._first_address: WebAddress | None = None
 
     def check(self, address: WebAddress) -> None:
@@ -141,18 +144,6 @@ class UrlAllowlist:
                 f"{first.url} redirects to {address.url}, which cannot be fetched: {_REASON}.",
                 hint="Show the user this URL: if they type it, it can be fetched.",
             )
-
-
-def _normalize_urls(urls: Iterable[str]) -> Iterator[str]:
-    """Yield the URLs in normal form. An http URL also allows its https form."""
-    for text in urls:
-        try:
-            address = parse_url(text)
-        except (AccessDenied, ToolRetry):
-            continue  # not a fetchable URL
-        yield address.url
-        if address.scheme == "http" and address.port == 80:
-            yield WebAddress("https", address.host, 443, address.target, address.ip).url
 
 
 def _site_of(address: WebAddress) -> str:

@@ -50,6 +50,9 @@ def add(registry: ToolRegistry, engine: SearchEngine | None, *, seconds: float) 
         SPEC,
         category=ToolCategory.WEB,
         effect=Effect.NONE,
+        writes=False,
+        reads_private=False,
+        sends=engine is not None,
         origin=Origin.WEB if engine else Origin.PROJECT,  # without an engine the text is our own
         timeout_seconds=seconds + TIMEOUT_MARGIN_SECONDS,
     )

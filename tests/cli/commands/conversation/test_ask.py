@@ -28,6 +28,7 @@ FIELDS = {
     "context_id",
     "run_id",
     "context_tokens_remaining",
+    "marks",
 }
 
 

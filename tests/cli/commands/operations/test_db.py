@@ -29,7 +29,8 @@ def test_a_sound_store(tmp_path: Path) -> None:
     """Each thing that was looked at, on a line."""
     dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
     done = dodona(tmp_path, "db", "check", DODONA_STORE__URL="a.db")
-    names = ["pages", "references", "heads", "branches", "messages", "tokens", "budgets"]
+    names = ["pages", "references", "heads", "branches", "messages", "tokens", "api tokens"]
+    names.append("budgets")
     assert done.stdout.splitlines() == [str(tmp_path / "a.db"), *(f"  ✓ {name}" for name in names)]
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(dodona(tmp_path, "db", "check", "--json", DODONA_STORE__URL="a.db").stdout)
@@ -62,6 +63,7 @@ def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
         "branches": ["run 3 is not reachable from a root", "run 4 is not reachable from a root"],
         "messages": ["run 2 has gaps in its messages", "run 99 has gaps in its messages"],
         "tokens": ["run 2 has a wrong token count"],
+        "api tokens": ["run 2 has an API token that does not exist"],
         "budgets": [
             "the budget daily 2026-11-16 has 5 tokens reserved, "
             "but its reservations sum to 7 tokens"
@@ -111,6 +113,7 @@ INSERT INTO runs (id, conversation_id, parent_id, follows_head, status, tokens, 
   (1, 1, NULL, 1, 'queued', 0, 0), (2, 1, NULL, 1, 'failed', 3, 0),
   (3, 1, 4, 1, 'failed', 0, 0), (4, 1, 3, 1, 'failed', 0, 0);
 UPDATE conversations SET head_id = 1;
+UPDATE runs SET token_id = 7 WHERE id = 2;
 INSERT INTO messages (conversation_id, run_id, ordinal, role, content, token_count, created_at)
   VALUES (1, 2, 1, 'user', 'x', 1, 0), (1, 99, 1, 'user', 'x', 1, 0);
 INSERT INTO budgets VALUES ('daily', '2026-11-16', 'tokens', 100, 0, 5);

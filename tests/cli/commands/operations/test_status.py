@@ -103,6 +103,7 @@ def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
         'api_key = "env:WORK_KEY"\nmodel = "gpt-4o"\n',
         encoding="utf-8",
     )
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
     done = dodona(tmp_path, "status", WORK_KEY=KEY)
     assert done.returncode == 0
     rows = [re.sub(r"[\d,]+ tokens", "N tokens", line) for line in done.stdout.splitlines()[3:]]
@@ -125,6 +126,7 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
         '[store]\nurl = "postgresql://me@localhost/db"\npassword = "env:PGPASSWORD"\n',
         encoding="utf-8",
     )
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
     done = dodona(tmp_path, "status")
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.splitlines()[2:] == [

@@ -33,6 +33,43 @@ def status(url: str, token: object) -> int:
         return error.code
 
 
+def test_the_limits_of_a_token_are_shown(tmp_path: Path) -> None:
+    """When it is made, in the list, and its budget by `dodona budget`."""
+    limits = ("--budget-tokens", "5000", "--budget-usd", "0.25", "--period", "month")
+    names = ("--agent", "oracle", "--model", "openai/oak", "--model", "elm")
+    done = dodona(tmp_path, "token", "create", "--user", "ada", "--scope", "chat", *limits, *names)
+    shown = "5,000 tokens and $0.2500 a month, agent oracle, model elm, model openai/oak"
+    assert done.stderr == (
+        f"Token 1 for ada: chat, limited to {shown}. It cannot be shown again.\n"
+    )
+    made(tmp_path, "--user", "bob", "--scope", "chat")
+    assert shown in dodona(tmp_path, "token", "list").stdout
+    first, second = json.loads(dodona(tmp_path, "token", "list", "--json").stdout)["tokens"]
+    assert first["budget"] == {"tokens": 5000, "usd": 0.25, "period": "month"}
+    assert (first["agents"], first["models"]) == (["oracle"], ["elm", "openai/oak"])
+    assert (second["budget"], second["agents"], second["models"]) == (None, None, None)
+    for user, found in (("ada", [("token:1", 5000), ("token:1", 0.25)]), ("bob", []), ("*", None)):
+        told = json.loads(dodona(tmp_path, "budget", "status", "--user", user, "--json").stdout)
+        budgets = [(each["scope"], each["ceiling"]) for each in told["budgets"]]
+        assert budgets == (found if found is not None else [("token:1", 5000), ("token:1", 0.25)])
+    dodona(tmp_path, "token", "revoke", "1")
+    told = json.loads(dodona(tmp_path, "budget", "status", "--user", "ada", "--json").stdout)
+    assert told["budgets"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("--agent", "orcle"), "there is no agent 'orcle'. Did you mean 'oracle'?"),
+        (("--period", "day"), "--period needs --budget-tokens or --budget-usd."),
+        (("--model", " "), "the name of an allowed model is empty."),
+    ],
+)
+def test_limits_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], error: str) -> None:
+    done = dodona(tmp_path, "token", "create", "--user", "ada", "--scope", "chat", *words)
+    assert (done.returncode != 0, done.stderr.strip()) == (True, error)
+
+
 def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     """Its text is on the output alone, and not in the audit log, which has who did it."""
     done = dodona(
@@ -131,6 +168,6 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
 def test_settings_of_the_gateway_are_checked(tmp_path: Path, line: str, told: str) -> None:
     """Before anything is opened."""
     (tmp_path / "dodona.toml").write_text(f"[gateway]\n{line}\n")
-    done = dodona(tmp_path, "up", "--port", "0")
+    done = dodona(tmp_path, "up", "--port", "0", "--config", "dodona.toml")
     assert done.returncode == 3
     assert told in done.stderr

@@ -43,6 +43,7 @@ def test_a_good_file_is_ok(tmp_path: Path) -> None:
         "",
     )
     (tmp_path / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
     done = dodona(tmp_path, "config", "check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok: dodona.toml\n", "")
     done = dodona(tmp_path, "config", "check", "--json", DODONA_CONFIG="dodona.toml")
@@ -96,6 +97,7 @@ def test_a_named_file_that_is_missing(tmp_path: Path, command: str) -> None:
 def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
     """A line of the file, a variable, or its default; of a secret, where it is."""
     (tmp_path / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
     done = dodona(tmp_path, "config", "show", WORK_KEY=KEY, DODONA_AGENT__MAX_TOKENS="9")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
@@ -135,9 +137,13 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "gateway.cooldown              60.0            default\n"
         "audit.kept_days               365             default\n"
         "vault.path                    -               default\n"
+        "vault.untrusted               []              default\n"
+        "vault.versions_days           90              default\n"
+        "vault.versions_mb             200             default\n"
         "code.paths                    []              default\n"
         "code.max_file_kb              1024            default\n"
         "code.embeddings               false           default\n"
+        "code.untrusted                false           default\n"
         'web.search                    "none"          default\n'
         "web.searxng_url               -               default\n"
         "web.brave_api_key             -               default\n"
@@ -146,7 +152,8 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "web.max_kb                    2048            default\n"
         "web.robots                    true            default\n"
         "web.allow                     []              default\n"
-        "web.hold_effects              true            default\n"
+        "trust.hold_calls              true            default\n"
+        'trust.writes                  "approve"       default\n'
         "librarian.summarise           true            default\n"
         "context.idle_minutes          1440            default\n"
         "context.token_budget          16000           default\n"
@@ -194,6 +201,7 @@ def test_what_nothing_uses_yet_is_told(tmp_path: Path) -> None:
         "[[plugins]]\nname = 'echo'\npath = 'echo.wasm'\n[mcp.x]\nurl = 'http://127.0.0.1:1'\n",
         encoding="utf-8",
     )
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
     done = dodona(tmp_path, "config", "check")
     assert (done.returncode, done.stdout) == (0, "ok: dodona.toml\n")
     assert done.stderr == (
@@ -217,6 +225,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_setting_is_printed_by_itself(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For scripts: text as it is, other values as JSON; of a section, a line for each."""
     (here / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    assert dodona(here, "trust", "--yes").returncode == 0
     assert dodona(here, "config", "get", "agent.provider").stdout == "openai\n"
 
     def got(key: str, *, json: bool = False) -> str:
@@ -259,6 +268,7 @@ def test_a_setting_is_changed_in_place(tmp_path: Path) -> None:
     """Comments stay; each value is written as its type; the line of it is told."""
     file = tmp_path / "dodona.toml"
     file.write_text(f"# ours\n{GOOD}", encoding="utf-8")
+    assert dodona(tmp_path, "trust", "--yes").returncode == 0
 
     def changed(*words: str, **environment: str) -> str:
         done = dodona(tmp_path, "config", "set", *words, **environment)
@@ -331,7 +341,7 @@ def test_the_schema_is_printed(tmp_path: Path) -> None:
 def test_a_broken_file_ends_other_commands_too(tmp_path: Path) -> None:
     """All of its mistakes, in JSON when that was asked for."""
     (tmp_path / "dodona.toml").write_text(BAD, encoding="utf-8")
-    done = dodona(tmp_path, "status", "--json")
+    done = dodona(tmp_path, "status", "--json", "--config", "dodona.toml")
     report = json.loads(done.stdout)
     assert (done.returncode, report["error"]["code"]) == (3, "config_invalid")
     assert report["error"]["message"] == "3 problems."

@@ -65,6 +65,15 @@ def test_notes_are_listed(vault: Path) -> None:
     assert ran(vault, "list", "--project", "default") == "No notes yet.\n"
 
 
+def test_the_notes_of_others_are_named(vault: Path) -> None:
+    """In the list, and with their sources in --json."""
+    (vault / "dodona.toml").write_text('[vault]\nuntrusted = ["trees/**"]\n', encoding="utf-8")
+    assert ran(vault, "list", "trees").splitlines()[-1].endswith("  The oak #trees [untrusted]")
+    (note,) = told(vault, "list", "trees")["notes"]
+    assert note["marks"] == [{"origin": "peer", "source": "trees/Oak.md"}]
+    assert told(vault, "show", "trees/Oak.md")["marks"] == note["marks"]
+
+
 def test_notes_are_searched(vault: Path) -> None:
     """The best section first, with the lines it stands on."""
     assert ran(vault, "search", "forsythia") == (
@@ -103,7 +112,7 @@ def test_links_and_tags(vault: Path) -> None:
     )
     assert ran(vault, "backlinks", "plan.md") == "No notes link to it.\n"
     assert ran(vault, "tags") == "tag        notes\n#garden    2\n#planning  1\n#trees     1\n"
-    assert told(vault, "tags")["tags"][0] == {"tag": "garden", "notes": 2}
+    assert told(vault, "tags")["tags"][0] == {"tag": "garden", "notes": 2, "marks": []}
 
 
 def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
@@ -125,11 +134,45 @@ def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
     assert (vault / "plan.md").read_text(encoding="utf-8") == PLAN
     assert (vault / "Roses.md").read_text(encoding="utf-8") == ROSES
     assert not (vault / "beds" / "Old roses.md").exists()
-    assert refused(vault, "undo") == (2, "there is no move to undo.\n")
+    assert refused(vault, "undo") == (2, "there is nothing to undo.\n")
     assert ran(vault, "undo", "2") == (
         "Roses.md → beds/Old roses.md: links updated in 1 note.\nTo undo: dodona vault undo 3\n"
     )
     assert (vault / "plan.md").read_text(encoding="utf-8") == moved
+
+
+def test_changes_are_listed_compared_and_undone(vault: Path) -> None:
+    """Writes, and what they replaced; without the control characters in a text."""
+    assert ran(vault, "history") == "No changes yet.\n"
+    assert refused(vault, "diff", "plan.md") == (2, "there are no versions of 'plan.md'.\n")
+    page = vault / "trees" / "index.md"
+    page.write_text("# Mine \x1b[31m\n", encoding="utf-8")
+    ran(vault, "index", "trees")
+    history = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "…", ran(vault, "history"))
+    size = len(page.read_bytes())
+    assert history.splitlines() == [
+        "id  time              action    author  size  note",
+        f"2   …  index     user    {size:<4}  trees/index.md [current]",
+        "1   …  external  -       13    trees/index.md",
+    ]
+    diff = ran(vault, "diff", "trees/index.md")
+    assert diff.startswith("--- trees/index.md (before)\n+++ trees/index.md (change 2)\n@@ ")
+    assert "\n # Mine [31m\n" in diff
+    assert "\n+- [[Oak|The oak]]: It is older than the house." in diff
+    assert told(vault, "diff", "trees/index.md", "1", "2")["diff"].count("\n+") > 2
+    assert ran(vault, "diff", "trees/index.md", "2") == "No differences.\n"
+    assert ran(vault, "undo") == "trees/index.md: restored.\nTo undo: dodona vault undo 3\n"
+    assert page.read_text(encoding="utf-8") == "# Mine \x1b[31m\n"
+    assert [each["action"] for each in told(vault, "history", "--limit", "2")["history"]] == [
+        "undo",
+        "index",
+    ]
+    page.write_text("Mine.", encoding="utf-8")
+    assert refused(vault, "undo", "3") == (
+        1,
+        "'trees/index.md' has changed since change 3. Undo the later changes first, or copy the "
+        "text of an earlier version.\n",
+    )
 
 
 def test_an_index_page_is_written_and_kept_up_to_date(vault: Path) -> None:
@@ -160,7 +203,7 @@ def test_an_index_page_is_written_and_kept_up_to_date(vault: Path) -> None:
             "'../out.md' leads out of the vault. Give a path relative to the vault, such as "
             "'notes/plan.md'.\n",
         ),
-        (("undo", "7"), 2, "there is no move 7.\n"),
+        (("undo", "7"), 2, "there is no change 7.\n"),
         (("list", "--project", "nobody"), 2, "there is no project 'nobody'.\n"),
     ],
 )

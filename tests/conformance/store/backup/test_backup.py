@@ -27,7 +27,7 @@ from dodona.store.db.location import StoreLocation
 from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.integrity import check
 from dodona.store.schema import messages, thread_entries
-from tests.conformance.store.later import add_migration
+from tests.conformance.store.later import LATER_REVISION, add_migration
 from tests.conformance.store.saying import answer, rows_of, said
 
 PUSHING = NewEntry(
@@ -298,10 +298,10 @@ async def test_an_older_schema_is_restored_and_then_migrated(
     add_migration(tmp_path, monkeypatch)
     await asyncio.to_thread(migrate, location)
     await put_back(folder, location, force=True)
-    assert (made.schema, (await asyncio.to_thread(inspect, location)).revision) == ("1001", "1001")
+    assert made.schema == (await asyncio.to_thread(inspect, location)).revision
     async with opened(url) as store:
         assert (await store.conversations.get("ada", 1)).user_id == "ada"
-    assert (await asyncio.to_thread(inspect, location)).revision == "1002"
+    assert (await asyncio.to_thread(inspect, location)).revision == LATER_REVISION
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,8 @@ async def used(store: Store) -> Store:
         ("monthly", "", "2026-11", 11, 1.5),
         ("monthly", "", "2026-10", 100, 0.25),
         ("user", "ada", "-", 110, 0.75),
-        ("session", "a", "-", 110, 0.75),
+        ("session", "ada:a", "-", 110, 0.75),
+        ("session", "bob:a", "-", 0, 0),
         ("agent", "oracle", "-", 111, 1.75),
     ],
 )
@@ -254,7 +255,7 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
 
 async def test_who_sees_which_budgets(used: Store) -> None:
     """One's own user and sessions, and what is everybody's; who may see all sees all."""
-    for name in ("a", "b"):
+    for name in ("ada:a", "a_a:a", "bob:a", "bob:b"):  # _ is no wildcard
         await reserve_now(used, [BudgetLine(f"session:{name}", "-", BudgetUnit.TOKENS, 1, 1000)])
     for user in ("ada", "bob"):
         await reserve_now(used, [BudgetLine(f"user:{user}", "-", BudgetUnit.TOKENS, 1, 1000)])
@@ -267,8 +268,9 @@ async def test_who_sees_which_budgets(used: Store) -> None:
     assert await seen("user", "ada") == [("user:ada", 110, 1)]
     assert await seen("user", "nobody") == [("user:nobody", 0, 0)]
     assert await seen("user", None) == [("user:ada", 110, 1), ("user:bob", 1, 1)]
-    assert await seen("session", "bob") == [("session:b", 1, 1)]
-    assert await seen("session", None) == [("session:a", 110, 1), ("session:b", 1, 1)]
+    assert await seen("session", "bob") == [("session:bob:b", 1, 1), ("session:bob:a", 0, 1)]
+    assert await seen("session", "a_a") == [("session:a_a:a", 0, 1)]
+    assert len(await seen("session", None)) == 4
     assert await seen("daily", "ada", "2026-11-16") == [("daily", 11, 0)]
     assert await seen("agent", "ada") == []
 

@@ -50,7 +50,7 @@ async def spent(store: Store) -> Store:
         (GroupBy.DAY, None, {("2026-11-17",): 4320, ("2026-11-16",): 10}),
         (GroupBy.MODEL, "ada", {("openai", "elm"): 300, ("openai", "oak"): 30}),
         (GroupBy.AGENT, None, {("agent-bob",): 4000, ("agent-ada",): 330}),
-        (GroupBy.SESSION, "bob", {("session-bob",): 4000}),
+        (GroupBy.SESSION, "bob", {("bob", "session-bob"): 4000}),
         (GroupBy.USER, None, {("bob",): 4000, ("ada",): 330}),
         (GroupBy.USER, "eve", {}),
     ],

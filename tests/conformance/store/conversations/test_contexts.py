@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from time import time
 from typing import Any
 
 import pytest
 
 from dodona.core.domain.conversations.conversation import NewSummary, RunEnd, RunStatus
-from dodona.core.errors import BadRequest, NotFound
+from dodona.core.domain.trust import Mark
+from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.core.messages import Origin
 from dodona.store import Store
 from dodona.store.conversations.contexts import (
     MAX_DECISIONS,
@@ -33,8 +36,8 @@ async def begun(store: Store, user_id: str = "ada") -> int:
 
 def ending(**results: Any) -> RunEnd:
     """The end of a run that a model answered."""
-    messages = tuple(answer())
-    return RunEnd(status=RunStatus.SUCCEEDED, messages=messages, model="oak", **results)
+    given = {"status": RunStatus.SUCCEEDED, "messages": tuple(answer()), "model": "oak"}
+    return RunEnd(**{**given, **results})
 
 
 async def answered(store: Store, **results: Any) -> bool:
@@ -247,6 +250,30 @@ async def test_idle_contexts_close(store: Store) -> None:
     assert await store.contexts.close_idle(time() + 60) == 2
     for user in ("ada", "bob"):
         assert (await store.contexts.get(user, "default")).status is CLOSED
+
+
+async def test_marks_are_cleared_up_to_the_reviewed_head(store: Store) -> None:
+    """Of messages and decisions; not while a run is open, and not past what was reviewed."""
+    mark = Mark(Origin.WEB, "https://example.org/")
+    metadata = '{"provenance":{"marks":[{"origin":"web"}],"is_private":true},"partial":true}'
+    (message,) = answer()
+    messages = (replace(message, metadata=metadata),)
+    assert await answered(store, messages=messages, decisions=("Oaks.",), marks=frozenset({mark}))
+    context = await store.contexts.get("ada", "default")
+    assert context.marks == {mark}
+    talk = await store.conversations.get("ada", context.conversation_id or 0)
+    head_id = talk.head_id or 0
+    clear = partial(store.contexts.clear_marks, "ada", "default")
+    with pytest.raises(Conflict, match="has continued meanwhile"):
+        await clear(head_id=head_id + 1)
+    node = await store.runs.accept("ada", talk.id, said("?"))
+    with pytest.raises(Conflict, match="has not ended"):
+        await clear(head_id=head_id)
+    await store.runs.cancel("ada", node.id)
+    await clear(head_id=head_id)
+    assert (await store.contexts.get("ada", "default")).marks == frozenset()
+    (kept,) = [each for each in await store.runs.messages("ada", head_id) if each.metadata]
+    assert kept.metadata == '{"provenance":{"is_private":true},"partial":true}'
 
 
 async def test_a_context_in_which_something_goes_on_is_not_idle(store: Store) -> None:

@@ -10,6 +10,7 @@ from dodona.core.domain.conversations.conversation import Conversation, NewMessa
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import RawMessage
 from dodona.store import Store
+from dodona.store.db.text import from_json, to_json
 from tests.conformance.store.saying import all_nodes, exchange, said
 
 
@@ -39,7 +40,7 @@ async def test_all_of_a_message_comes_back(store: Store, talk: Conversation) -> 
         "assistant",
         "Oak 🌳",
         7,
-        metadata={"tool_calls": [{"id": "c1", "result": "ok"}]},
+        metadata='{"tool_calls":[{"id":"c1","result":"ok"}]}',
         raw=raw,
         key_insight="oaks are old",
         mentioned_symbols=("Oak.grow",),
@@ -60,12 +61,12 @@ async def test_text_that_no_database_takes_is_made_visible(
 ) -> None:
     """NUL in text, half characters also in metadata; all else is as it was."""
     await store.conversations.append(
-        "ada", talk.id, [NewMessage("user", text, 1, metadata={"k": [text], text: 1})]
+        "ada", talk.id, [NewMessage("user", text, 1, metadata=to_json({"k": [text], text: 1}))]
     )
     (kept,) = (await store.conversations.load_window("ada", talk.id, budget=100)).messages
     whole = text.replace("\ud83d", "�")
     assert kept.content == whole.replace("\0", "␀")
-    assert kept.metadata == {"k": [whole], whole: 1}
+    assert from_json(kept.metadata) == {"k": [whole], whole: 1}
 
 
 async def test_a_window_holds_the_newest_runs_that_fit(store: Store, talk: Conversation) -> None:

@@ -1,9 +1,11 @@
-"""Sessions are found by key, made by the first message, owned by a user, never deleted."""
+"""Sessions are found by user and key, made by the first message, never deleted."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -11,6 +13,8 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
+from dodona.store.conversations.sessions import open_session as open_in
+from dodona.store.db.database import Transaction
 from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
@@ -18,6 +22,7 @@ from tests.conformance.store.saying import answer, asked, ended, rows_of
 from tests.stored import open_session
 
 KEY = "oracle:web:local:main"
+LIMIT: Final = 40.0  # seconds; a test that waits so long has failed
 
 
 async def opened(store: Store, key: str = KEY, user_id: str = "ada") -> Session:
@@ -50,10 +55,9 @@ async def test_first_messages_at_once_make_one_session(store: Store, second: Sto
 
 
 async def test_a_session_belongs_to_its_owner(store: Store) -> None:
-    """To another it does not exist, also not to be opened, cleared or counted."""
+    """To another it does not exist, also not to be cleared or counted."""
     made = await opened(store)
     for attempt in (
-        opened(store, user_id="bob"),
         store.sessions.get("bob", KEY),
         store.sessions.clear("bob", KEY),
     ):
@@ -63,6 +67,39 @@ async def test_a_session_belongs_to_its_owner(store: Store) -> None:
     assert await store.sessions.list("bob") == []
     assert await store.sessions.get("ada", KEY) == made
     assert len(await rows_of(store, conversations)) == 1
+
+
+async def test_equal_keys_of_two_users_are_two_sessions(store: Store) -> None:
+    """Neither keeps the other from opening, counting, clearing or listing its own."""
+    ada, bob = await opened(store), await opened(store, user_id="bob")
+    assert (ada.user_id, bob.user_id, ada.key) == ("ada", "bob", bob.key)
+    assert ada.conversation_id != bob.conversation_id
+    assert await counted(store, "bob", KEY, messages=3, input_tokens=2, output_tokens=1)
+    assert await store.sessions.get("ada", KEY) == ada
+    cleared = await store.sessions.clear("bob", KEY)
+    assert (cleared.message_count, await store.sessions.list("bob")) == (3, [cleared])
+    assert await store.sessions.list("ada") == [ada]
+
+
+async def test_equal_keys_of_two_users_do_not_wait_for_each_other(postgres_url: str) -> None:
+    """While a message of one is being stored, a message of the other is stored too."""
+    is_open, may_end = threading.Event(), threading.Event()
+
+    def open_and_wait(tx: Transaction) -> None:
+        open_in(tx, "ada", KEY, agent_id="oracle", project_id="default")
+        is_open.set()
+        may_end.wait(LIMIT)
+
+    async with await Store.open(postgres_url, redact=str) as store:
+        slow = asyncio.ensure_future(store.database.write(open_and_wait))
+        try:
+            assert await asyncio.to_thread(is_open.wait, LIMIT)
+            async with asyncio.timeout(LIMIT / 2):
+                made = await opened(store, user_id="bob")
+        finally:
+            may_end.set()
+            await slow
+    assert made.user_id == "bob"
 
 
 async def test_a_session_can_be_about_a_project(store: Store) -> None:

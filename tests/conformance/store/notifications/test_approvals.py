@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from time import time
 from typing import Any
 
@@ -59,8 +60,11 @@ async def test_what_is_asked_waits_for_a_decision(store: Store, claim: Claim) ->
     before = time()
     found = await store.approvals.request("ada", question)
     assert before <= found.asked_at <= time()
+    asked_for = dataclasses.asdict(question)
+    del asked_for["arguments_hash"]  # for the store alone
     assert asdict(found) == {
-        **dataclasses.asdict(question),
+        **asked_for,
+        "marks": [],
         "asked_at": found.asked_at,
         "decision": Decision.PENDING,
         "decided_at": None,
@@ -106,40 +110,30 @@ async def test_what_waits_is_of_runs_that_go_on(
     assert [row["call_id"] for row in await rows_of(store, table)] == ["a"]
 
 
-async def test_long_arguments_are_cut_for_people(store: Store, claim: Claim) -> None:
-    """It is said where, and what is kept is short whatever was given."""
-    found = await ask(
-        store,
-        claim,
-        arguments={
-            "text": "x" * 2_001,
-            "many": list(range(60)),
-            "odd": (10**30, 10**9_999, float("inf"), {"set"}, "\ud800\0"),
-            "deep": [[[[[[[[[[1]]]]]]]]]],
-        },
-        reason="y" * 2_500,
-    )
-    assert found.arguments == {
-        "text": "x" * 2_000 + "… (1 more characters)",
-        "many": [*range(50), "… 10 more"],
-        "odd": [str(10**30), "…", "inf", "{'set'}", "\ufffd\u2400"],
-        "deep": [[[[[[["…"]]]]]]],
-    }
+async def test_arguments_are_shown_in_full(store: Store, claim: Claim) -> None:
+    """A person decides about all of them, or is not asked; the reason may be cut."""
+    arguments = {"text": "x" * 100_000, "many": [*range(600)], "deep": [[[[[[[[[[1]]]]]]]]]]}
+    found = await ask(store, claim, arguments=arguments, reason="y" * 2_500)
+    assert found.arguments == arguments
     assert found.reason == "y" * 2_000 + "… (500 more characters)"
-    vast = {f"key {n}": ["🌳" * 5_000] * 90 for n in range(90)}
-    kept = await ask(store, claim, "vast", arguments=vast)
-    assert list(kept.arguments) == ["key 0", "…"]
-    assert kept.arguments["…"] == "89 more"
-    assert len(str(kept.arguments)) < 20_000
+    with pytest.raises(BadRequest) as caught:
+        await ask(store, claim, "vast", arguments={"text": "x" * 200_000})
+    assert str(caught.value) == (
+        "its arguments have 200,011 characters, and a person can be asked about 200,000."
+    )
+    for odd in (10**9_999, float("inf"), {"set"}):
+        with pytest.raises(BadRequest) as caught:
+            await ask(store, claim, "odd", arguments={"odd": odd})
+        assert str(caught.value) == "its arguments are no valid JSON."
 
 
 async def test_known_secrets_are_not_shown(url: str) -> None:
-    """Also where the text is cut within one."""
+    """The arguments and the reason."""
     async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         claim = await asked(store, await store.conversations.create("ada"))
         text = "x" * 1_996 + "hunter2" * 2
         found = await ask(store, claim, arguments={"hunter2": text}, reason="hunter2?")
-        assert found.arguments == {"[secret]": "x" * 1_996 + "[sec… (12 more characters)"}
+        assert found.arguments == {"[secret]": "x" * 1_996 + "[secret]" * 2}
         assert found.reason == "[secret]?"
         assert "hunter2" not in str(await rows_of(store, table))
 
@@ -340,6 +334,31 @@ async def test_two_processes_decide_at_once(
         "A decision is final."
     )
     assert sorted(outcomes) == sorted([word, refusal])
+
+
+async def test_an_approval_is_for_one_call_and_one_step(store: Store, claim: Claim) -> None:
+    """Not for other arguments, not for another step, and not before it is given."""
+    asked = approval(claim.run_id, arguments_hash="a" * 32)
+    await store.approvals.request("ada", asked)
+    use = partial(store.approvals.use, "ada", claim.run_id, "call")
+    right: dict[str, str] = {"arguments_hash": "a" * 32, "step_key": "loop[1]/execute"}
+    assert not await use(**right)
+    await store.approvals.decide("ada", claim.run_id, "call", decision=Decision.APPROVED, by="ada")
+    assert not await use(**{**right, "arguments_hash": "b" * 32})
+    assert not await store.approvals.use("bob", claim.run_id, "call", **right)
+    assert await use(**right)
+    assert await use(**right)  # repeated after a crash
+    assert not await use(**{**right, "step_key": "loop[2]/execute"})
+
+
+async def test_a_denied_call_cannot_be_executed(store: Store, claim: Claim) -> None:
+    """Nor one whose approval has expired."""
+    for name, decision in (("a", Decision.DENIED), ("b", Decision.EXPIRED)):
+        await store.approvals.request("ada", approval(claim.run_id, name))
+        await store.approvals.decide("ada", claim.run_id, name, decision=decision, by="ada")
+        assert not await store.approvals.use(
+            "ada", claim.run_id, name, arguments_hash="0" * 32, step_key="s"
+        )
 
 
 # -- crashes ---------------------------------------------------------------------------------------

@@ -21,8 +21,10 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.domain.projects import Project
+from dodona.core.domain.trust import MAX_MARKS, Mark
 from dodona.core.errors import BadRequest, NotFound, RunFenced
 from dodona.core.events import SELF_NOTIFY, Event, Severity
+from dodona.core.messages import Origin
 from dodona.store import Store
 from dodona.store.notifications.notices import MAX_PENDING, MAX_RUN_NOTICES
 from dodona.store.schema import notices as table
@@ -62,6 +64,21 @@ async def brief_of(store: Store, project_id: str = "default", user_id: str = "ad
 
 def ids(notices: Sequence[StoredNotice]) -> list[int]:
     return [each.id for each in notices]
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+SOURCES = frozenset(Mark(Origin.WEB, f"{number:02}{'🌳' * 198}") for number in range(MAX_MARKS))
+
+
+async def test_a_notice_keeps_the_marks_of_its_event(store: Store) -> None:
+    """They do not count against its size: many long names must not make it fail."""
+    large = replace(EVENT, payload={"message": "x" * 15_000}, marks=SOURCES)
+    kept = await put(store, event=large)
+    assert kept.event == large
+    (listed,) = await store.notices.list("ada", limit=5)
+    assert listed.event.marks == SOURCES
+    assert (await brief_of(store)).notices == (kept,)
 
 
 # -- putting and looking ---------------------------------------------------------------------------
@@ -270,12 +287,10 @@ async def test_a_key_is_put_once(store: Store, second: Store) -> None:
     assert (theirs.id == first.id, theirs.delivered_at) == (False, None)
 
 
-async def test_a_key_is_known_when_there_is_no_room(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_key_is_known_when_there_is_no_room(store: Store) -> None:
     """Whoever repeats is not refused for what it was told before."""
     first = await put(store, key="k")
-    monkeypatch.setattr("dodona.store.notifications.notices.MAX_PENDING", 1)
+    await asyncio.gather(*(put(store) for _ in range(MAX_PENDING - 1)))
     assert await put(store, key="k") == first
     with pytest.raises(BadRequest):
         await put(store)
@@ -301,7 +316,7 @@ async def test_nothing_acknowledged_is_lost(store: Store, url: str, workers: Wor
     numbers = [each.event.payload["number"] for each in waiting]
     assert numbers == list(range(1, len(waiting) + 1))
     kept = await store.pack_state.all("ada")
-    assert kept["counting"]["last"] in (len(waiting) - 1, len(waiting))
+    assert kept["counting"]["last"].value in (len(waiting) - 1, len(waiting))
 
 
 # -- delivered -------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from sqlalchemy.exc import DBAPIError
 
 from dodona.core.domain.knowledge.threads import NewEntry, ThreadEntry
 from dodona.core.domain.projects import Project
+from dodona.core.domain.trust import Mark, Marks
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.messages import Origin
 from dodona.store import Store
 from dodona.store.db.statements import SQLITE, Statement
 from dodona.store.projects import threads
@@ -335,3 +337,40 @@ def test_no_query_reads_a_whole_table(migrated_file: Any, query: Statement, inde
     scanned = [line.split()[1] for line in plan if re.match(r"SCAN (\w+)", line)]
     assert not set(scanned) & set(metadata.tables), plan
     assert any(index in line for line in plan), plan
+
+
+# -- marks -----------------------------------------------------------------------------------------
+
+PAGE, NOTE = Mark(Origin.WEB, "https://example.org/oak"), Mark(Origin.PEER, "eve")
+
+
+async def test_entries_and_titles_have_the_marks_of_who_wrote_them(store: Store) -> None:
+    """A title has those of the first entry; what is added later marks the entry alone."""
+    marks: Marks = frozenset({PAGE, NOTE})
+    first = await pushed(store, "An oak.", marks=marks)
+    plain = await pushed(store, "An elm.")
+    other = await pushed(store, "An ash.", title="Other", marks=frozenset())
+    later = await pushed(store, "A yew.", thread_id=other.thread_id, marks=frozenset({NOTE}))
+    assert (first.marks, plain.marks, later.marks) == ([NOTE, PAGE], [], [NOTE])
+    page = await store.threads.read("ada", "default", first.thread_id)
+    assert (page.entries, page.thread.marks) == ((first, plain), [NOTE, PAGE])
+    listed = {each.title: each.marks for each in await store.threads.list("ada", "default")}
+    assert listed == {"Database choice": [NOTE, PAGE], "Other": []}
+
+
+async def test_a_match_has_the_marks_of_its_entry_and_of_its_title(store: Store) -> None:
+    await pushed(store, "An oak.", marks=frozenset({PAGE}))
+    await pushed(store, "An elm.", marks=frozenset({NOTE}))
+    await pushed(store, "An ash.", title="Other", marks=frozenset())
+    found = {
+        word: [hit.marks for hit in await store.threads.search("ada", "default", word, limit=5)]
+        for word in ("oak", "elm", "ash")
+    }
+    assert found == {"oak": [[PAGE]], "elm": [[NOTE, PAGE]], "ash": [[]]}
+
+
+async def test_an_entry_that_is_pushed_again_keeps_its_marks(store: Store) -> None:
+    """Its key names it: a run that repeats the call may have read more, or less."""
+    first = await pushed(store, key="run-1", marks=frozenset({PAGE}))
+    assert await pushed(store, key="run-1", marks=frozenset()) == first
+    assert first.marks == [PAGE]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import text
 
+from dodona.core.chunks import ContentChunk, StreamChunk
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import (
     Claim,
@@ -22,6 +23,7 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunRequest,
     RunStatus,
+    StepOutput,
 )
 from dodona.core.errors import NotFound, RunDiverged, RunFenced, StoreError, TreeError
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
@@ -33,7 +35,7 @@ from dodona.store.runs import journal as journal_module
 from dodona.store.schema import pins, plugin_state, runs, steps
 from dodona.trees import Blackboard, Options, Outcome, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
-from tests.conformance.store.saying import answer, asked, claimed, rows_of
+from tests.conformance.store.saying import answer, asked, claimed, failure, rows_of
 from tests.stored import budgets_of
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class Cast:
             self.keys.append(step.key)
             if step.outcome_unknown:
                 self.unknown.append(step.key)
-            step.emit(f"chunk of {step.key}")
+            step.emit(StreamChunk(1, 1, ContentChunk(f"chunk of {step.key}")))
         if name in self.leaves:
             result = self.leaves[name](bb)
             if asyncio.iscoroutine(result):
@@ -531,7 +533,7 @@ async def test_secrets_are_not_kept(url: str, secret: str) -> None:
             "pay",
             False,
             writes={"found": {"key": secret, "in": [f"a {secret} b"]}, secret: 1},
-            chunks=(f"<{secret}>",),
+            chunks=(StreamChunk(1, 1, ContentChunk(f"<{secret}>")),),
             error={"message": f"bad key {secret}"},
         )
         journal.finish("act", left)
@@ -543,7 +545,8 @@ async def test_secrets_are_not_kept(url: str, secret: str) -> None:
         record = journal.begin(start("act"))
     assert record is not None
     assert record.writes == {"found": {"key": "***", "in": ["a *** b"]}, "***": 1}
-    assert (record.chunks, record.error) == (("<***>",), {"message": "bad key ***"})
+    assert record.chunks == (StreamChunk(1, 1, ContentChunk("<***>")),)
+    assert record.error == {"message": "bad key ***"}
 
 
 UNKEEPABLE: dict[str, Any] = {
@@ -903,7 +906,7 @@ async def test_chunks_of_the_past_come_in_their_order(store: Store, talk: Conver
     assert journal.past_chunks() == []
     for key, numbers in (("b", (1_000_002, 1_000_005)), ("a", (1_000_003, 1_000_001))):
         journal.begin(start(key))
-        chunks = tuple([number, {"type": "content", "content": key}] for number in numbers)
+        chunks = tuple(StreamChunk(7, number, ContentChunk(key)) for number in numbers)
         journal.finish(key, StepRecord("pay", True, chunks=chunks))
     journal.begin(start("cut"))
     await journal.flush()
@@ -911,16 +914,18 @@ async def test_chunks_of_the_past_come_in_their_order(store: Store, talk: Conver
     claim = await claimed(store, talk)
     journal = await store.journals.open(claim)
     journal.begin(start("c"))
-    journal.finish("c", StepRecord("pay", True, chunks=([2_000_001, {"type": "done"}],)))
+    journal.finish(
+        "c", StepRecord("pay", True, chunks=(StreamChunk(7, 2_000_001, ContentChunk("c")),))
+    )
     await journal.flush()
     store.runs.release_claim(claim)
     journal = await store.journals.open(await claimed(store, talk))
     found = journal.past_chunks()
-    assert [number for number, _ in found] == [
+    assert [chunk.seq for chunk in found] == [
         *(1_000_001, 1_000_002, 1_000_003, 1_000_005),
         2_000_001,
     ]
-    assert found[0] == [1_000_001, {"type": "content", "content": "a"}]
+    assert found[0] == StreamChunk(7, 1_000_001, ContentChunk("a"))
 
 
 STEP_TIMES = statement(
@@ -979,7 +984,8 @@ async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -
     first, second = await store.journals.list_steps("ada", claim.run_id)
     assert (first.key, first.status, first.effect, first.output) == ("z", "started", "once", None)
     assert (first.attempt, len(first.request_hash), first.ended_at) == (1, 32, None)
-    assert (second.key, second.status, second.output) == ("a", "failed", {"error": {"code": "x"}})
+    assert (second.key, second.status) == ("a", "failed")
+    assert second.output == StepOutput(error={"code": "x"})
     with pytest.raises(NotFound):
         await store.journals.list_steps("bob", claim.run_id)
 
@@ -1011,7 +1017,7 @@ async def test_an_end_without_a_model_leaves_the_context_as_it_was(store: Store)
     await journal.end(replace(DONE, model="oak", context_tokens=7))
     before = await store.contexts.get("ada", "default")
     journal = await in_context(store)
-    await journal.end(RunEnd(status=RunStatus.FAILED, error={"code": "x"}, context_tokens=9))
+    await journal.end(RunEnd(status=RunStatus.FAILED, error=failure("x"), context_tokens=9))
     assert await store.contexts.get("ada", "default") == before
 
 
@@ -1068,10 +1074,10 @@ async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
         journal.begin(start("act"))
         writes = {"plain": f"<{secret}>", "json": json.dumps(secret), "fine": 'a "quote"\n'}
         journal.finish("act", StepRecord("pay", True, writes=writes))
-        await journal.end(RunEnd(status=RunStatus.FAILED, error={"message": f"bad {secret}"}))
+        await journal.end(RunEnd(status=RunStatus.FAILED, error=failure("x", f"bad {secret}")))
         (step,) = await store.journals.list_steps("ada", claim.run_id)
         node = await store.runs.get("ada", claim.run_id)
-    assert step.output == {
-        "writes": {"plain": "<[secret key]>", "json": '"[secret key]"', "fine": 'a "quote"\n'}
-    }
-    assert node.error == {"message": "bad [secret key]"}
+    assert step.output == StepOutput(
+        {"plain": "<[secret key]>", "json": '"[secret key]"', "fine": 'a "quote"\n'}
+    )
+    assert node.error == failure("x", "bad [secret key]")

@@ -19,6 +19,7 @@ from dodona.core.errors import BadRequest, NotFound, RunFenced
 from dodona.core.messages import RawMessage
 from dodona.core.ports.journal import Effect, StepStart
 from dodona.store import BudgetLine, BudgetUnit, Store, reserve
+from dodona.store.db.text import to_json
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
     all_nodes,
@@ -28,6 +29,7 @@ from tests.conformance.store.saying import (
     deadlocks,
     ended,
     exchange,
+    failure,
     next_of,
     rows_of,
     said,
@@ -84,11 +86,12 @@ async def test_a_run_from_its_arrival_to_its_end(store: Store, talk: Conversatio
 async def test_a_run_ends_with_its_error(store: Store, talk: Conversation) -> None:
     """A failed run keeps why, and is the head: what was asked is part of the conversation."""
     claim = await asked(store, talk)
-    error = {"code": "provider_failed", "message": "nul \0, half \ud83d", "tries": [1, 2.5, None]}
+    details = {"tries": [1, 2.5, None]}
+    error = failure("provider_failed", "nul \0, half \ud83d", details=details)
     assert await ended(store, claim, RunStatus.FAILED, error=error)
     node = await store.runs.get("ada", claim.run_id)
     assert node.status is RunStatus.FAILED
-    assert node.error == {**error, "message": "nul ␀, half �"}
+    assert node.error == failure("provider_failed", "nul ␀, half �", details=details)
     assert await head_of(store, talk) == claim.run_id
 
 
@@ -120,7 +123,9 @@ async def test_a_lying_model_cannot_keep_a_run_from_ending(
     given = [
         NewMessage("assistant", wrong, 1, raw=RawMessage("openai", b'{"id":"\\u0000"}')),
         NewMessage("tool", wrong, 1, tool_call_id=wrong, key_insight=wrong),
-        NewMessage("assistant", "done", 1, mentioned_files=(wrong,), metadata={"id": wrong}),
+        NewMessage(
+            "assistant", "done", 1, mentioned_files=(wrong,), metadata=to_json({"id": wrong})
+        ),
     ]
     assert await ended(store, claim, DONE, given)
     assert len(await store.runs.messages("ada", claim.run_id)) == 4
@@ -130,7 +135,7 @@ async def test_numbers_in_metadata_are_the_same_everywhere(
     store: Store, talk: Conversation
 ) -> None:
     """What is kept of a call's arguments does not depend on the database."""
-    kept = {"one": 1.0, "small": 5e-324, "third": 1 / 3, "big": 2**60, "no": -1, "far": 1.5e15}
+    kept = '{"one":1.0,"small":5e-324,"third":0.333,"big":1152921504606846976,"far":1.5e15}'
     claim = await asked(store, talk)
     await ended(store, claim, DONE, [NewMessage("assistant", "x", 1, metadata=kept)])
     assert (await store.runs.messages("ada", claim.run_id))[1].metadata == kept
@@ -255,7 +260,7 @@ async def _pins(store: Store, claim: Claim) -> None:
 
 WRITES: dict[str, Write] = {
     "finish": lambda store, claim: ended(store, claim, DONE, answer()),
-    "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error={"code": "x"}),
+    "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error=failure("x")),
     "pin": _pins,
     "flush": _flushes,
     "commit": _commits,

@@ -83,7 +83,7 @@ async def next_driven(store: Store, asked: ClaimedRun | QueuedRun) -> ClaimedRun
 
 async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     """A default project, a context, a conversation, and a run that this process drives."""
-    run = await driven(store, "why?", origin="rule", token_budget=8000)
+    run = await driven(store, "why?", origin="peer", token_budget=8000)
     assert (run.attempt, run.owner, run.parent_id) == (1, store.database.owners.current, None)
     assert (run.question.content, run.question.ordinal) == ("why?", 0)
     assert run.question == (await store.runs.messages("ada", run.run_id))[0]
@@ -95,7 +95,7 @@ async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     assert words(run) == []
     node = await store.runs.get("ada", run.run_id)
     assert (node.status, node.owner, node.attempt) == (RunStatus.RUNNING, run.owner, 1)
-    assert (node.session_key, node.origin, node.tokens) == (None, "rule", 10)
+    assert (node.session_key, node.origin, node.tokens) == (None, "peer", 10)
     assert node.started_at == run.started_at
 
 

@@ -205,7 +205,7 @@ async def test_moves_are_undone_one_after_the_other(notes: Notes) -> None:
     redone = await notes.vault.undo(last.id)
     assert notes.texts == end
     assert (redone.path, redone.to) == ("one.md", "two.md")
-    with pytest.raises(Conflict, match=f"move {last.id} was already undone by move {redone.id}"):
+    with pytest.raises(Conflict, match="was already undone"):
         await notes.vault.undo(last.id)
     with pytest.raises(NotFound, match="there is no move 99"):
         await notes.vault.undo(99)

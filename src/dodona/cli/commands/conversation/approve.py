@@ -14,7 +14,7 @@ from dodona.agent.views import ApprovalViews
 from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, CommonOptions, Options
 from dodona.cli.store_access import run_with_store
-from dodona.cli.terminal.screen import format_brief
+from dodona.cli.terminal.screen import format_exact, strip_control_chars
 from dodona.core.domain.approvals import Approval
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest
@@ -56,8 +56,8 @@ def _list_pending(options: CommonOptions) -> None:
             each.call_id,
             each.tool,
             str(each.expires_at)[11:19],
-            format_brief(each.arguments),
-            format_brief(each.reason),
+            format_exact(each.arguments),
+            " ".join(strip_control_chars(each.reason).split()),
         )
         for each in pending
     ]

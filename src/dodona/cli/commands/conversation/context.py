@@ -34,6 +34,7 @@ from dodona.cli.terminal.output import (
 )
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.domain.trust import describe_marks
 from dodona.core.errors import BadRequest, Cancelled
 from dodona.core.json_document import to_builtins
 from dodona.store.store import Store
@@ -167,7 +168,8 @@ def prune(
         config, lambda store: _find_subtree(TreeViews(store), project_id, name)
     )
     if not yes:
-        _confirm(f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?")
+        question = f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?"
+        _confirm(question, "nothing was deleted.")
     result = run_with_store(config, lambda store: TreeViews(store).prune(LOCAL_USER, context_id))
     next_line = f"The next question continues from {result.head or 'the root'}."
     options.print_result(result, f"{_format_count(result.pruned)} deleted. {next_line}")
@@ -183,6 +185,38 @@ def close(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     closed = run_with_store(config, lambda store: ContextViews(store).close(LOCAL_USER, project_id))
     line = f"The conversation of {project_id} is closed. The next question starts a new one."
     options.print_result(closed, line)
+
+
+@app.command
+def review(
+    *,
+    yes: Annotated[bool, flag("Clear the marks without asking.")] = False,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Show what untrusted text the conversation contains, and clear its marks.
+
+    Until then, calls that write or send need your approval. Look at the messages
+    first: `dodona context show` and `dodona run show`.
+    """
+    config, project_id = options.load_config(), current_project(project)
+    state = run_with_store(config, lambda store: ContextViews(store).show(LOCAL_USER, project_id))
+    if not state.marks or state.context_id is None:
+        options.print_result(state, "The conversation contains no untrusted text.")
+        return
+    reviewed_id, sources = state.context_id, strip_control_chars(describe_marks(state.marks))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise BadRequest(
+                f"the conversation contains untrusted text ({sources}).",
+                hint="Look at it, then confirm with --yes.",
+            )
+        print_note(f"Untrusted text in this conversation: {sources}.")
+        _confirm("Allow calls that write or send without approval again?", "nothing was changed.")
+    state = run_with_store(
+        config, lambda store: ContextViews(store).review(LOCAL_USER, project_id, reviewed_id)
+    )
+    options.print_result(state, f"Reviewed: {sources}. The marks are cleared.")
 
 
 async def _load_tree(
@@ -222,10 +256,10 @@ def _count_subtree(outline: TreeOutline, run_id: int) -> int:
     return count
 
 
-def _confirm(question: str) -> None:
+def _confirm(question: str, otherwise: str) -> None:
     print_note(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Cancelled("nothing was deleted.")
+        raise Cancelled(otherwise)
 
 
 def _format_head(moved: TreeHead) -> str:
@@ -248,6 +282,7 @@ def _format_context(context: ContextDocument) -> Iterator[str]:
             ("tokens", budget),
             ("model", strip_control_chars(context.last_model or "-")),
             ("compressed", _format_times(context.compression_count)),
+            ("untrusted", strip_control_chars(describe_marks(context.marks)) or "-"),
         ]
     )
     if context.key_decisions:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from dodona.app.agents.registry import make_router
-from dodona.app.config.config import load_config
 from dodona.cli.options import DEFAULTS, Options
-from dodona.cli.terminal.output import format_columns
+from dodona.cli.terminal.output import REDACTOR, format_columns
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.routing import Binding
 
@@ -32,9 +30,13 @@ def route(
     """Show which agent would answer a message, through which binding and in which session."""
     message = {"channel": channel, "account": account, "peer": peer, "guild": guild, "team": team}
     message = {name: value or None for name, value in message.items()}
-    router = make_router(load_config(os.environ, options.config))
+    router = make_router(options.load_config())
     result = router.resolve(**message)
-    key = session_key(result.agent_id, channel, account, peer) if account else None
+    key = (
+        session_key(result.agent_id, channel, account, peer, redact=REDACTOR.redact)
+        if account
+        else None
+    )
     others = [each for each in router.candidates(**message) if each is not result.binding]
     rows = [
         ("agent", result.agent_id),

@@ -13,8 +13,7 @@ from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.output import format_columns, format_minute
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
-from dodona.core.errors import from_json
-from dodona.core.json_document import to_builtins
+from dodona.core.errors import from_body
 
 app = App(name="run", help="List and show runs.")
 
@@ -86,7 +85,7 @@ def _format_run(run: RunDetails) -> Iterator[str]:
     if run.answer:
         yield f"\nAnswer:\n{_indent(run.answer)}"
     if run.error:
-        yield f"\nError:\n{_indent(str(from_json(to_builtins(run.error))))}"
+        yield f"\nError:\n{_indent(str(from_body(run.error)))}"
     if run.steps:
         heading = ("step", "leaf", "status", "took", "tokens")
         rows = [heading, *map(_step_row, run.steps)]

@@ -31,6 +31,7 @@ from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.errors import ConfigError
 from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
+from dodona.gateway.security.listener import raise_open_file_limit
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
@@ -61,6 +62,7 @@ def up(
     for line in unused_sections(loaded.settings, loaded.origins):
         print_note(line)
     gateway = loaded.settings.gateway
+    raise_open_file_limit()
     address = (host or gateway.host, gateway.port if port is None else port)
     reload_config = partial(load_config, os.environ, config)
     asyncio.run(_run_gateway(loaded, address, reload_config=reload_config))

@@ -25,7 +25,7 @@ from dodona.core.json_document import to_builtins
 
 ALL_USERS: Final = "*"
 MAX_BAR_WIDTH: Final = 24  # columns
-_GROUP_COLUMNS: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
+_GROUP_COLUMNS: Final = ("day", "agent_id", "provider", "model", "user_id", "session_key")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 User = Annotated[str, Parameter(help="User, or * for all users.")]

@@ -76,7 +76,7 @@ def _resolve_folder(path: Path | None) -> Path | None:
 
 async def _run_index(config: Config, store: Store, request: _IndexRequest) -> dict[str, Any]:
     notes = await asyncio.to_thread(default_vault_folder, config, REDACTOR)
-    vaults = VaultIndexes(store.projects, default=notes, home=config.home)
+    vaults = VaultIndexes(store, default=notes, home=config.home)
     vault = await vaults.folder(LOCAL_USER, request.project_id)
     report: dict[str, Any] = {"project": request.project_id}
     if request.path is None or await asyncio.to_thread(_is_notes_folder, request.path, vault):

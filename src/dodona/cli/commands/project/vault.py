@@ -1,4 +1,4 @@
-"""`dodona vault`: list, search and move the notes of a project.
+"""`dodona vault`: list, search and move the notes of a project, and undo changes.
 
 It works directly on the files. A running gateway may use them at the same time.
 """
@@ -11,16 +11,17 @@ from typing import Annotated, TypeVar
 
 from cyclopts import App, Parameter, validators
 
-from dodona.app.projects.vaults import VaultIndexes
+from dodona.app.projects.vaults import VaultIndexes, untrusted_notes
 from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
 from dodona.cli.store_access import default_vault_folder, run_with_store
+from dodona.cli.terminal.note_diff import diff_versions, print_diff
 from dodona.cli.terminal.output import REDACTOR, format_minute
-from dodona.core.domain.knowledge.notes import NoteHit, NoteMove
+from dodona.core.domain.knowledge.notes import NoteHistoryEntry, NoteHit, NoteMove
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.store.store import Store
-from dodona.tools.vault import Vault
+from dodona.tools.vault import ProjectNotes
 
-app = App(name="vault", help="List, search and move notes.")
+app = App(name="vault", help="List, search and move notes. Compare and undo changes.")
 
 MAX_HIT_LINES = 12
 T = TypeVar("T")
@@ -47,7 +48,9 @@ def list_notes(
         (
             note.path,
             format_minute(note.modified_at),
-            " ".join([note.title, *(f"#{tag}" for tag in note.tags)]),
+            " ".join(
+                [note.title, *(f"#{tag}" for tag in note.tags), *["[untrusted]"] * bool(note.marks)]
+            ),
         )
         for note in notes
     ]
@@ -91,8 +94,8 @@ def backlinks(
 def tags(*, project: ProjectName = None, options: Options = DEFAULTS) -> None:
     """List tags, most frequent first."""
     counts = _with_vault(options, project, lambda vault: vault.tags())
-    document = {"tags": [{"tag": tag, "notes": count} for tag, count in counts]}
-    rows = [(f"#{tag}", str(count)) for tag, count in counts]
+    document = {"tags": counts}
+    rows = [(f"#{each.tag}", str(each.notes)) for each in counts]
     options.print_table(document, ("tag", "notes"), rows, empty="No tags yet.")
 
 
@@ -126,17 +129,83 @@ def moves(*, limit: Limit = 20, project: ProjectName = None, options: Options = 
 
 
 @app.command
-def undo(
-    number: Annotated[
-        int | None, Parameter(name="MOVE", help="Move ID. Defaults to the latest move.")
+def history(
+    path: Annotated[
+        str | None, Parameter(name="PATH", help="Path of a note. Defaults to all notes.")
+    ] = None,
+    /,
+    *,
+    limit: Limit = 20,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """List the changes of notes that Dodona made or found, newest first."""
+    entries = _with_vault(options, project, lambda vault: vault.history(path, limit))
+    rows = [
+        (
+            str(entry.id),
+            format_minute(entry.written_at),
+            _format_action(entry),
+            entry.author or "-",
+            str(entry.size),
+            " ".join(
+                [
+                    f"{entry.from_path} → {entry.path}" if entry.from_path else entry.path,
+                    *["[current]"] * entry.is_current,
+                    *["[untrusted]"] * bool(entry.marks),
+                ]
+            ),
+        )
+        for entry in entries
+    ]
+    heading = ("id", "time", "action", "author", "size", "note")
+    options.print_table({"history": entries}, heading, rows, empty="No changes yet.")
+
+
+@app.command
+def diff(
+    path: NotePath,
+    old: Annotated[
+        int | None,
+        Parameter(name="FROM", help="ID of the older version. Defaults to the last change."),
+    ] = None,
+    new: Annotated[
+        int | None, Parameter(name="TO", help="ID of the newer version. Defaults to the file.")
     ] = None,
     /,
     *,
     project: ProjectName = None,
     options: Options = DEFAULTS,
 ) -> None:
-    """Undo a move and restore the links."""
-    _print_move(options, _with_vault(options, project, lambda vault: vault.undo(number)))
+    """Compare two versions of a note, or a version with the file."""
+    lines = _with_vault(options, project, lambda vault: diff_versions(vault, path, old, new))
+    if options.json or not lines:
+        options.print_result({"diff": "\n".join(lines)}, "No differences.")
+    else:
+        print_diff(lines)
+
+
+@app.command
+def undo(
+    number: Annotated[
+        int | None,
+        Parameter(
+            name="ID",
+            help="ID of a change, from `dodona vault history`. Defaults to the latest change that "
+            "is not undone.",
+        ),
+    ] = None,
+    /,
+    *,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Undo a write or a move, unless the note has changed since. An undo can be undone too."""
+    undone = _with_vault(options, project, lambda vault: vault.undo(number))
+    text = f"{undone.path}: {undone.outcome}."
+    if undone.outcome == "moved":
+        text = f"{undone.path} → {undone.to}: {_format_links(len(undone.relinked))}."
+    options.print_result(undone, f"{text}\nTo undo: dodona vault undo {undone.id}")
 
 
 @app.command
@@ -157,24 +226,33 @@ def index(
 
 
 def _with_vault(
-    options: CommonOptions, project: str | None, action: Callable[[Vault], Awaitable[T]]
+    options: CommonOptions, project: str | None, action: Callable[[ProjectNotes], Awaitable[T]]
 ) -> T:
     config = options.load_config()
     project_id = current_project(project)
 
     async def run(store: Store) -> T:
         folder = await asyncio.to_thread(default_vault_folder, config, REDACTOR)
-        vaults = VaultIndexes(store.projects, default=folder, home=config.home)
+        vaults = VaultIndexes(
+            store, default=folder, home=config.home, untrusted=untrusted_notes(config)
+        )
         return await action(await vaults(LOCAL_USER, project_id))
 
     return run_with_store(config, run)
 
 
 def _print_move(options: CommonOptions, moved: NoteMove) -> None:
-    count = len(moved.relinked)
-    links = f"links updated in {count} note{'s' * (count != 1)}" if count else "no links to update"
+    links = _format_links(len(moved.relinked))
     undo_line = f"To undo: dodona vault undo {moved.id}"
     options.print_result(moved, f"{moved.path} → {moved.to}: {links}.\n{undo_line}")
+
+
+def _format_links(count: int) -> str:
+    return f"links updated in {count} note{'s' * (count != 1)}" if count else "no links to update"
+
+
+def _format_action(entry: NoteHistoryEntry) -> str:
+    return entry.action if entry.undoes is None else f"{entry.action} {entry.undoes}"
 
 
 def _format_hit(hit: NoteHit) -> str:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from dodona.core.domain.trust import NO_MARKS, Marks
+
 DEFAULT_TOKEN_BUDGET: Final = 16_000
 TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
 
@@ -26,7 +28,10 @@ class ContextStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OracleContext:
-    """`conversation_id` is None after its conversation is deleted, until the next question."""
+    """`conversation_id` is None after its conversation is deleted, until the next question.
+
+    `marks` are the untrusted sources of the decisions, symbols and files.
+    """
 
     id: str
     user_id: str
@@ -42,3 +47,4 @@ class OracleContext:
     mentioned_files: str | None
     status: ContextStatus
     compression_count: int
+    marks: Marks = NO_MARKS

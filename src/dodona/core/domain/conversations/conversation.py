@@ -9,10 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import DEFAULT_AGENT, QueueMode
+from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, OracleContext
 from dodona.core.domain.notices import StoredNotice
 from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.domain.trust import NO_MARKS, Marks
+from dodona.core.errors import ErrorBody
 from dodona.core.messages import RawMessage
 
 MAX_QUEUED: Final = 1_000  # messages queued in a lane, from all senders
@@ -35,12 +39,12 @@ class RunStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to store. `metadata` holds tool calls with their results, and similar data."""
+    """A message to store. `metadata` is the JSON of a record, such as the turns of an answer."""
 
     role: str
     content: str
     token_count: int
-    metadata: Mapping[str, Any] | None = None
+    metadata: str | None = None
     raw: RawMessage | None = None
     tool_call_id: str | None = None
     key_insight: str | None = None
@@ -83,20 +87,26 @@ class RunNode:
     label: str | None
     tokens: int
     pins_hash: str | None
-    error: Mapping[str, Any] | None
+    error: ErrorBody | None
     created_at: float
     started_at: float | None
     ended_at: float | None
     cancel_requested_at: float | None
+    token_id: int | None  # of the request
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Replaces a run and all runs before it in the window."""
+    """Replaces a run and all runs before it in the window.
+
+    `marks` are the untrusted sources of the runs, `is_private` is set if they read private text.
+    """
 
     run_id: int
     content: str
     token_count: int
+    marks: Marks = NO_MARKS
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +125,8 @@ class NewSummary:
     mentioned_symbols: tuple[str, ...] = ()
     mentioned_files: tuple[str, ...] = ()
     insights: Mapping[int, str] = field(default_factory=dict[int, str])
+    marks: Marks = NO_MARKS
+    is_private: bool = False
     head_id: int | None = None
     context_tokens: int = 0
 
@@ -187,11 +199,16 @@ class RunRequest:
     origin: str = "user"
     agent_id: str = DEFAULT_AGENT
     session_key: str | None = None
+    token: ApiToken | None = None  # of the request: it pays, and may restrict agents and models
     token_count: int = 0  # of the question
     queueing: QueueMode = QueueMode.QUEUE
     queue_limit: int = MAX_QUEUED
     token_budget: int = DEFAULT_TOKEN_BUDGET  # of a new context, and of a session
     cached_window: CachedWindow | None = None
+
+    @property
+    def token_id(self) -> int | None:
+        return None if self.token is None else self.token.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +257,7 @@ class ClaimedRun(Claim):
     pins: bytes | None = None
     notices: tuple[StoredNotice, ...] = ()
     session_key: str | None = None  # None: asked in the context
+    token: ApiToken | None = None  # of the request
     origin: str = "user"  # of the question
     cancel_requested: bool = False
 
@@ -249,17 +267,27 @@ class RunEnd:
     """The outcome of a run and its results.
 
     `model` answered last, `context_tokens` is the new size of the context; `decisions` and the
-    mentioned symbols and files are added to it. Without a model, the context stays unchanged.
+    mentioned symbols and files are added to it, with the `marks` of their sources. Without a model,
+    the context stays unchanged.
     """
 
     status: RunStatus
     messages: tuple[NewMessage, ...] = ()
-    error: Mapping[str, Any] | None = None
+    error: ErrorBody | None = None
     model: str = ""
     context_tokens: int = 0
     decisions: tuple[str, ...] = ()
     mentioned_symbols: tuple[str, ...] = ()
     mentioned_files: tuple[str, ...] = ()
+    marks: Marks = NO_MARKS
+
+
+class StepOutput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The stored result of a finished step: its writes to the blackboard, chunks and `_error`."""
+
+    writes: Mapping[str, Any] = {}
+    chunks: tuple[StreamChunk, ...] = ()
+    error: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +302,7 @@ class StepRow:
     status: str
     started_at: float
     ended_at: float | None
-    output: Mapping[str, Any] | None
+    output: StepOutput | None
 
 
 @dataclass(frozen=True, slots=True)

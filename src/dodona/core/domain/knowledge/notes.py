@@ -6,12 +6,14 @@ invalid request, AccessDenied for a forbidden one, and ToolFailed if it cannot b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Literal, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.json_document import JsonDocument, Timestamp
 
 NotePath: TypeAlias = Annotated[
@@ -20,6 +22,21 @@ NotePath: TypeAlias = Annotated[
 NoteVersion: TypeAlias = Annotated[
     str, Meta(description="The version of the content. Send it when you change the note.")
 ]
+NoteMarks: TypeAlias = Annotated[
+    tuple[Mark, ...],
+    Meta(description="The untrusted sources of the note; empty if there are none."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NoteAuthor:
+    """Who changes notes: an agent, or the user. The written text gets `marks`."""
+
+    name: str = "user"
+    marks: Marks = NO_MARKS
+
+
+USER_AUTHOR: Final = NoteAuthor()
 
 
 class NoteSummary(JsonDocument):
@@ -30,6 +47,7 @@ class NoteSummary(JsonDocument):
     tags: tuple[str, ...]
     modified_at: Timestamp
     size: Annotated[int, Meta(description="Size in bytes.")]
+    marks: NoteMarks = ()
 
 
 class NoteText(JsonDocument):
@@ -42,6 +60,7 @@ class NoteText(JsonDocument):
     lines: int
     version: NoteVersion
     is_cut: Annotated[bool, Meta(description="Whether `text` is truncated.")] = False
+    marks: NoteMarks = ()
 
 
 class NoteWriteResult(JsonDocument):
@@ -66,6 +85,7 @@ class NoteHit(msgspec.Struct, frozen=True):
     score: Annotated[float, Meta(description="Higher is better; comparable within one search.")] = (
         0.0
     )
+    marks: NoteMarks = ()
 
 
 class Backlink(msgspec.Struct, frozen=True):
@@ -75,6 +95,15 @@ class Backlink(msgspec.Struct, frozen=True):
     title: str
     line: int
     text: Annotated[str, Meta(description="The text of the line.")]
+    marks: NoteMarks = ()
+
+
+class NoteTag(msgspec.Struct, frozen=True):
+    """A tag. Its marks are those of the notes that have it."""
+
+    tag: str
+    notes: Annotated[int, Meta(description="Number of notes with the tag.")]
+    marks: NoteMarks = ()
 
 
 class NoteMove(msgspec.Struct, frozen=True):
@@ -85,6 +114,51 @@ class NoteMove(msgspec.Struct, frozen=True):
     to: Annotated[str, Meta(description="The new path.")]
     relinked: Annotated[tuple[str, ...], Meta(description="Notes whose links were updated.")]
     moved_at: Timestamp
+    marks: Annotated[
+        tuple[Mark, ...], Meta(description="The untrusted sources of the notes named here.")
+    ] = ()
+
+
+class NoteHistoryEntry(JsonDocument):
+    """An entry of the history of notes: a stored version, or a move."""
+
+    id: Annotated[int, Meta(description="The id to show, compare or undo the change.")]
+    path: NotePath
+    action: Annotated[
+        Literal["external", "write", "index", "move", "undo"],
+        Meta(description="`external` is a text of another program that Dodona found."),
+    ]
+    author: Annotated[str, Meta(description="The agent, or `user`; empty if unknown.")]
+    written_at: Timestamp
+    size: Annotated[int, Meta(description="Size in bytes; 0 for a move or a removed note.")]
+    version: Annotated[str, Meta(description="The version; empty for a move or a removed note.")]
+    old_version: Annotated[str, Meta(description="The version before; empty if there was none.")]
+    from_path: Annotated[str | None, Meta(description="The old path of a moved note.")] = None
+    undoes: Annotated[int | None, Meta(description="The id of the undone change.")] = None
+    is_current: Annotated[bool, Meta(description="Whether the note has this version now.")] = False
+    marks: NoteMarks = ()
+
+
+class NoteVersionText(JsonDocument):
+    """A stored version of a note with its text."""
+
+    entry: NoteHistoryEntry
+    text: str
+    previous_id: Annotated[
+        int | None, Meta(description="The id of the version before, if it is still stored.")
+    ] = None
+
+
+class NoteUndo(JsonDocument):
+    """An undone change. It is a change too, and can be undone."""
+
+    id: Annotated[int, Meta(description="The id to undo the undo.")]
+    path: NotePath
+    to: Annotated[str, Meta(description="The path now; differs if a move was undone.")]
+    outcome: Literal["restored", "removed", "moved"]
+    version: Annotated[str, Meta(description="The restored version; empty otherwise.")] = ""
+    relinked: Annotated[tuple[str, ...], Meta(description="Notes whose links were updated.")] = ()
+    marks: NoteMarks = ()
 
 
 # One class in `tools` implements it: agent and gateway see tools as Protocols.
@@ -102,8 +176,17 @@ class Notes(Protocol):
 
     async def read(self, path: str) -> NoteText: ...
 
+    async def folder_marks(self, folders: tuple[str, ...]) -> Mapping[str, Marks]:
+        """Return the marks of the names of folders, without those of the notes in them."""
+        ...
+
     async def write(
-        self, path: str, content: str, *, version: str | None = None
+        self,
+        path: str,
+        content: str,
+        *,
+        version: str | None = None,
+        author: NoteAuthor = USER_AUTHOR,
     ) -> NoteWriteResult:
         """Replace the whole content of a note atomically.
 
@@ -117,7 +200,7 @@ class Notes(Protocol):
         """Return notes relevant to a question, best first, then the latest ones."""
         ...
 
-    async def move(self, path: str, to: str) -> NoteMove:
+    async def move(self, path: str, to: str, *, author: NoteAuthor = USER_AUTHOR) -> NoteMove:
         """Move a note and update every wikilink to it. Idempotent."""
         ...
 
@@ -125,11 +208,21 @@ class Notes(Protocol):
         """Return the latest moves that can be undone, newest first."""
         ...
 
-    async def undo(self, move: int | None = None) -> NoteMove:
-        """Undo a move, by default the latest, and return the reverse move."""
+    async def history(self, path: str | None = None, limit: int = 20) -> list[NoteHistoryEntry]:
+        """Return the changes of all notes or of one, newest first."""
         ...
 
-    async def create_index(self, folder: str, *, title: str = "") -> NoteWriteResult:
+    async def version(self, change: int) -> NoteVersionText:
+        """Return a stored version of a note."""
+        ...
+
+    async def undo(self, change: int | None = None) -> NoteUndo:
+        """Undo a write or a move, by default the latest, if the note has not changed since."""
+        ...
+
+    async def create_index(
+        self, folder: str, *, title: str = "", author: NoteAuthor = USER_AUTHOR
+    ) -> NoteWriteResult:
         """Write `index.md` into a folder: a link and a one-line description for each note below.
 
         Text that people wrote around the list is preserved.
@@ -138,7 +231,7 @@ class Notes(Protocol):
 
     async def backlinks(self, path: str) -> list[Backlink]: ...
 
-    async def tags(self) -> list[tuple[str, int]]:
+    async def tags(self) -> list[NoteTag]:
         """Return every tag with its number of notes, most frequent first."""
         ...
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
+from dodona.core.domain.trust import NO_MARKS, MarkList, Marks
 from dodona.core.json_document import JsonDocument, Timestamp
 
 Author: TypeAlias = Literal["user", "claude", "oracle", "librarian"]
@@ -18,13 +19,14 @@ MAX_ENTRY_CHARS: Final = 20_000  # characters
 
 
 class ThreadSummary(JsonDocument):
-    """A thread in a list, with its number of entries."""
+    """A thread in a list, with its number of entries. Its marks are those of the title."""
 
     id: int
     title: str
     entries: Annotated[int, Meta(description="Number of entries.")]
     created_at: Timestamp
     updated_at: Timestamp
+    marks: MarkList
 
 
 class ThreadEntry(JsonDocument):
@@ -36,6 +38,7 @@ class ThreadEntry(JsonDocument):
     entry_type: EntryType
     content: str
     created_at: Timestamp
+    marks: MarkList
 
 
 class ThreadPage(JsonDocument):
@@ -47,7 +50,7 @@ class ThreadPage(JsonDocument):
 
 
 class EntryHit(ThreadEntry):
-    """A matching entry."""
+    """A matching entry. Its marks are those of the content and of the title."""
 
     title: Annotated[str, Meta(description="The title of the thread.")]
     score: Annotated[float, Meta(description="From 0 to 1; comparable within one search.")]
@@ -57,7 +60,8 @@ class EntryHit(ThreadEntry):
 class NewEntry:
     """An entry to append, to a thread by id, or by title, which creates the thread if needed.
 
-    Pushing the same `key` again adds nothing.
+    Pushing the same `key` again adds nothing. A thread that is created gets the marks too, for its
+    title.
     """
 
     user_id: str
@@ -68,3 +72,4 @@ class NewEntry:
     thread_id: int | None = None
     title: str = ""
     key: str | None = None
+    marks: Marks = NO_MARKS

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
+from msgspec.structs import asdict
 
 from dodona.agent.question import MAX_QUESTION_CHARS
+from dodona.agent.views.exchanges import OracleAnswer, OracleExchange
+from dodona.agent.views.sessions import SessionDocument
 from dodona.core.domain.approvals import Approval
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
-from dodona.core.json_document import to_builtins
+from dodona.core.json_document import JsonDocument
 from dodona.core.messages import Origin
 from dodona.gateway.http.parameter import RunId, text, up_to, whole
+from dodona.gateway.routes.oracle import CancelledRuns
 from dodona.gateway.routes.runs import MAX_NOTE_LENGTH
+from dodona.gateway.routes.sessions import SessionList
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.websocket.call import Call
@@ -30,6 +35,39 @@ SessionKey: TypeAlias = Annotated[
         max_length=MAX_KEY_LENGTH,
     ),
 ]
+
+
+class FollowedRun(JsonDocument):
+    """A run whose events follow."""
+
+    run_id: int
+    session_key: str | None
+
+
+class SentMessage(FollowedRun):
+    """The run of a message, and the agent that answers it."""
+
+    agent_id: str
+
+
+class AnsweredMessage(OracleAnswer, kw_only=True):
+    """The run of a message with its answer."""
+
+    session_key: str
+    agent_id: str
+
+
+class SessionMessages(JsonDocument):
+    """The latest messages of a session, oldest first."""
+
+    session_key: str
+    messages: list[OracleExchange]
+
+
+class ClearedSession(JsonDocument):
+    """The session, whose next message starts a new conversation."""
+
+    session: SessionDocument
 
 
 def _name(description: str) -> Meta:
@@ -61,17 +99,20 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
 
     A submitted message is durable: it is answered even after a disconnect.
     """
-    is_own = _authorize_sender(call.caller, account, peer)
+    is_own = _authorize_sender(
+        call.caller, account, peer, is_group=guild is not None or team is not None
+    )
     binding = call.state.routing.current.resolve(
         channel=channel, account=account, peer=peer, guild=guild, team=team
     )
-    key = session_key(binding.agent_id, channel, account, peer)
+    key = session_key(binding.agent_id, channel, account, peer, redact=call.api.redact)
     call.connection.check_awaited_runs_limit()
-    async with call.connection.session_locks.lock_for(key):
+    async with call.connection.session_locks.lock_for(call.user_id, key):
         await check_run_quota(call.state, call.caller)
         run_id = await call.api.oracle.submit(
             RunRequest(
                 user_id=call.user_id,
+                token=call.caller.token,
                 project_id=project_id,
                 question=content,
                 origin=(Origin.USER if is_own else Origin.PEER).value,
@@ -80,17 +121,21 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
             )
         )
     call.connection.mark_waiting_for_run()
-    result = {"run_id": run_id, "session_key": key, "agent_id": binding.agent_id}
     if wait:
         answer = await call.api.oracle.answer(call.user_id, run_id)
-        return {**to_builtins(answer), **result}
-    await call.send_result(result)
+        return AnsweredMessage(**asdict(answer), session_key=key, agent_id=binding.agent_id)
+    await call.send_result(SentMessage(run_id, key, binding.agent_id))
     return await call.stream_run(run_id, key)
 
 
-def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
-    """Whether a message is the caller's own. Only channel adapters may send for others."""
-    is_own = account == caller.user_id and peer in (None, caller.user_id)
+def _authorize_sender(caller: Caller, account: str, peer: str | None, *, is_group: bool) -> bool:
+    """Whether a message is the caller's own. Only channel adapters may send for others.
+
+    What an adapter sends with its token was written by someone else, also in the user's name.
+    """
+    is_own = account == caller.user_id and peer in (None, caller.user_id) and not is_group
+    if caller.relays_others:
+        return False
     if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
             f"{caller.user_id} may send only as {caller.user_id}.",
@@ -112,19 +157,19 @@ async def stream_events(
     call.connection.check_awaited_runs_limit()
     call.connection.mark_waiting_for_run()
     key = page[0].session_key
-    await call.send_result({"run_id": run_id, "session_key": key})
+    await call.send_result(FollowedRun(run_id, key))
     return await call.stream_run(run_id, key, after_seq=after)
 
 
 @method("chat.cancel", result="`run_ids`, the runs being cancelled, and `status`.", scope="chat")
-async def cancel(call: Call, run_id: RunId) -> dict[str, Any]:
+async def cancel(call: Call, run_id: RunId) -> CancelledRuns:
     """Cancel a run. The answer so far is kept.
 
     `run_ids` is empty if it had already ended.
     """
     status = await call.api.oracle.cancel(call.user_id, run_id)
     has_ended = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
-    return {"run_ids": [] if has_ended else [run_id], "status": status.value}
+    return CancelledRuns([] if has_ended else [run_id], status)
 
 
 @method(
@@ -145,6 +190,7 @@ async def decide_approval(
     ] = "",
 ) -> Approval:
     """Approve or deny a pending tool call."""
+    rpc_call.caller.require_person()
     return await rpc_call.api.approvals.decide(
         rpc_call.user_id, run_id, call, approved=approved, note=note
     )
@@ -153,10 +199,12 @@ async def decide_approval(
 @method("chat.history", result="`session_key`, and `messages`: a list.")
 async def get_history(
     call: Call, session_key: SessionKey, limit: Annotated[int, up_to(200)] = 50
-) -> dict[str, Any]:
+) -> SessionMessages:
     """List the latest messages of a session, oldest first."""
-    messages = await call.api.sessions.history(call.user_id, session_key, limit=limit)
-    return {"session_key": session_key, "messages": messages}
+    messages = await call.api.sessions.history(
+        call.user_id, session_key, limit=limit, token=call.caller.token
+    )
+    return SessionMessages(session_key, messages)
 
 
 @method("session.list", result="`sessions`: a list of keys with their agents, counts and usage.")
@@ -164,12 +212,16 @@ async def list_sessions(
     call: Call,
     limit: Annotated[int, up_to(200)] = 50,
     skip: Annotated[int, whole("Number to skip.", 0, 10**9)] = 0,
-) -> dict[str, Any]:
+) -> SessionList:
     """List your sessions, most recently active first."""
-    return {"sessions": await call.api.sessions.list(call.user_id, limit=limit, skip=skip)}
+    sessions = await call.api.sessions.list(
+        call.user_id, limit=limit, skip=skip, token=call.caller.token
+    )
+    return SessionList(sessions)
 
 
 @method("session.clear", result="`session`: as in `session.list`.", scope="chat")
-async def clear_session(call: Call, session_key: SessionKey) -> dict[str, Any]:
+async def clear_session(call: Call, session_key: SessionKey) -> ClearedSession:
     """Start a new conversation with the next message. The old one is kept."""
-    return {"session": await call.api.sessions.clear(call.user_id, session_key)}
+    session = await call.api.sessions.clear(call.user_id, session_key, token=call.caller.token)
+    return ClearedSession(session)

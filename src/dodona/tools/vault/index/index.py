@@ -18,7 +18,10 @@ from pathlib import Path
 from time import time_ns
 from typing import Final, TypeAlias, TypeVar
 
-from dodona.core.domain.knowledge.notes import Backlink, NoteHit, NoteSummary
+from msgspec.structs import replace
+
+from dodona.core.domain.knowledge.notes import Backlink, NoteHit, NoteSummary, NoteTag
+from dodona.core.domain.trust import Mark, Marks, merge_marks, sort_marks
 from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
 from dodona.core.json_document import Timestamp
 from dodona.tools.index_follower import IndexFollower
@@ -32,14 +35,16 @@ from dodona.tools.rebuildable_db import (
 from dodona.tools.vault.index import index_rows
 from dodona.tools.vault.index.searcher import SectionSearcher, add_new_terms
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
+from dodona.tools.vault.notes.marks import NO_LOOKUP, MarkLookup
 
 # `names` of a note are its title and aliases, `labels` its tags and the parts of its path. `terms`
 # are the words of the index, used for substring search: a trigram index took three times the time
-# and space. `words` is contentless: a row is deleted by passing the same text again.
+# and space. `words` is contentless: a row is deleted by passing the same text again. `blocks` are
+# the keys of a note's blocks, for its marks.
 _SCHEMA = """
 CREATE TABLE notes (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, mtime_ns INT, size INT, is_settled INT,
-    title TEXT, tags TEXT, names TEXT, labels TEXT
+    title TEXT, tags TEXT, names TEXT, labels TEXT, blocks BLOB
 );
 CREATE INDEX notes_name ON notes (name);
 CREATE INDEX notes_mtime ON notes (mtime_ns);
@@ -62,7 +67,7 @@ CREATE TABLE state (last_section INT, last_learnt INT, sections INT);
 INSERT INTO state VALUES (0, 0, 0);
 """
 
-KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=3, label="vault index")
+KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=5, label="vault index")
 
 
 MAX_NOTES: Final = 200_000
@@ -122,13 +127,19 @@ class VaultIndex:
             batch = changed[at : at + UPDATE_BATCH_SIZE]
             self._file.run_safely(lambda db, batch=batch: self._update_batch(db, batch))
 
-    def search(self, query: str, limit: int) -> list[NoteHit]:
+    def search(self, query: str, limit: int, lookup: MarkLookup = NO_LOOKUP) -> list[NoteHit]:
         """Return the best sections for a query, with scores from 0 to 1."""
-        return self._query_fresh(
-            lambda db: self._searcher.search(db, query, limit=limit, identity=self._file.identity())
-        )
 
-    def find_relevant(self, query: str, limit: int) -> list[NoteSummary]:
+        def search(db: sqlite3.Connection) -> list[NoteHit]:
+            hits = self._searcher.search(db, query, limit=limit, identity=self._file.identity())
+            marks = index_rows.marks_of_notes(db, lookup, (hit.path for hit in hits))
+            return [replace(hit, marks=marks[hit.path]) for hit in hits] if marks else hits
+
+        return self._query_fresh(search)
+
+    def find_relevant(
+        self, query: str, limit: int, lookup: MarkLookup = NO_LOOKUP
+    ) -> list[NoteSummary]:
         """Return the notes that match a query best, then the most recently changed."""
 
         def query_notes(db: sqlite3.Connection) -> list[NoteSummary]:
@@ -138,23 +149,34 @@ class VaultIndex:
             newest = (row[0] for row in db.execute(_NEWEST_SQL, (limit,)))
             paths = list(islice(dict.fromkeys([*best, *newest]), limit))
             placeholders = ",".join("?" * len(paths))
-            summaries = map(
-                _note_from_row, db.execute(f"{_LIST_SQL} WHERE path IN ({placeholders})", paths)
-            )
-            by_path = {note.path: note for note in summaries}
+            rows = db.execute(f"{_LIST_SQL} WHERE path IN ({placeholders})", paths)
+            by_path = {row[0]: _note_from_row(row, lookup) for row in rows}
             return [by_path[path] for path in paths]
 
         return self._query_fresh(query_notes)
 
-    def notes(self) -> list[NoteSummary]:
+    def notes(self, lookup: MarkLookup = NO_LOOKUP) -> list[NoteSummary]:
         """Return every note, sorted by path."""
         return self._query_fresh(
-            lambda db: [_note_from_row(row) for row in db.execute(f"{_LIST_SQL} ORDER BY path")]
+            lambda db: [
+                _note_from_row(row, lookup) for row in db.execute(f"{_LIST_SQL} ORDER BY path")
+            ]
         )
 
-    def backlinks(self, path: str) -> list[Backlink]:
+    def backlinks(self, path: str, lookup: MarkLookup = NO_LOOKUP) -> list[Backlink]:
         """Return the lines that link to a note, sorted by path."""
-        return self._query_fresh(lambda db: index_rows.find_backlinks(db, path))
+
+        def find(db: sqlite3.Connection) -> list[Backlink]:
+            links = index_rows.find_backlinks(db, path)
+            marks = index_rows.marks_of_notes(db, lookup, (link.path for link in links))
+            return [replace(link, marks=marks[link.path]) for link in links] if marks else links
+
+        return self._query_fresh(find)
+
+    def marks(self, paths: Sequence[str], lookup: MarkLookup) -> Marks:
+        """Return the marks of all these notes."""
+        found = self._query_fresh(lambda db: index_rows.marks_of_notes(db, lookup, paths))
+        return merge_marks(*found.values())
 
     def notes_linking_to(self, path: str) -> list[str]:
         """Return the notes with a link to a note."""
@@ -165,9 +187,9 @@ class VaultIndex:
         """Whether changes have been waiting for longer than a query waits for them."""
         return self.follower is not None and self.follower.is_behind
 
-    def tags(self) -> list[tuple[str, int]]:
+    def tags(self, lookup: MarkLookup = NO_LOOKUP) -> list[NoteTag]:
         """Return every tag with its number of notes, most frequent first, ignoring case."""
-        return self._query_fresh(_count_tags)
+        return self._query_fresh(lambda db: _count_tags(db, lookup))
 
     def close(self) -> None:
         """Stop a running refresh, and close the file when it is no longer in use."""
@@ -275,22 +297,37 @@ class VaultIndex:
         return index_rows.parse_content(path, content, is_settled=is_settled)
 
 
-_LIST_SQL: Final = "SELECT path, title, tags, mtime_ns, size FROM notes"
+_LIST_SQL: Final = "SELECT path, title, tags, mtime_ns, size, blocks FROM notes"
 _NEWEST_SQL: Final = "SELECT path FROM notes ORDER BY mtime_ns DESC, path LIMIT ?"
 
 
-def _note_from_row(row: tuple[str, str, str, int, int]) -> NoteSummary:
-    path, title, tags, mtime_ns, size = row
-    return NoteSummary(path, title, index_rows.split_tags(tags), Timestamp(mtime_ns / 1e9), size)
+def _note_from_row(row: tuple[str, str, str, int, int, bytes], lookup: MarkLookup) -> NoteSummary:
+    path, title, tags, mtime_ns, size, blocks = row
+    return NoteSummary(
+        path,
+        title,
+        index_rows.split_tags(tags),
+        Timestamp(mtime_ns / 1e9),
+        size,
+        lookup.list_marks(path, blocks) if lookup else (),
+    )
 
 
-def _count_tags(db: sqlite3.Connection) -> list[tuple[str, int]]:
+def _count_tags(db: sqlite3.Connection, lookup: MarkLookup) -> list[NoteTag]:
     spellings: dict[str, Counter[str]] = {}
-    for (column,) in db.execute("SELECT tags FROM notes WHERE tags != ''"):
+    marks: dict[str, set[Mark]] = {}
+    for path, column, blocks in db.execute("SELECT path, tags, blocks FROM notes WHERE tags != ''"):
+        note_marks = lookup.list_marks(path, blocks) if lookup else ()
         for key, tag in {tag.casefold(): tag for tag in index_rows.split_tags(column)}.items():
             spellings.setdefault(key, Counter())[tag] += 1
-    counted = [(names.most_common(1)[0][0], names.total()) for names in spellings.values()]
-    return sorted(counted, key=lambda item: (-item[1], item[0]))
+            marks.setdefault(key, set()).update(note_marks)
+    tags = [
+        NoteTag(
+            names.most_common(1)[0][0], names.total(), tuple(sort_marks(merge_marks(marks[key])))
+        )
+        for key, names in spellings.items()
+    ]
+    return sorted(tags, key=lambda tag: (-tag.notes, tag.tag))
 
 
 def _begin_batch(

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dodona.core.domain.knowledge.notes import Backlink
+from dodona.core.domain.trust import Mark
 from dodona.tools.rebuildable_db import IS_BELOW_PATH, path_bounds
+from dodona.tools.vault.notes.blocks import note_keys, pack_keys
 from dodona.tools.vault.notes.files import NoteContent, NoteStamp
 from dodona.tools.vault.notes.links import LinkResolver, find_links
+from dodona.tools.vault.notes.marks import MarkLookup
 from dodona.tools.vault.notes.notes import Note, NoteSection, parse_note
 
 MAX_LINK_LINE_CHARS: Final = 300  # per stored line with a link
@@ -33,12 +36,19 @@ class ParsedNote:
     stamp: NoteStamp
     is_settled: bool
     links: tuple[tuple[int, str, str], ...]  # line, its text, target
+    blocks: bytes  # the keys of its blocks
 
 
 def parse_content(path: str, content: NoteContent, *, is_settled: bool) -> ParsedNote:
     """Parse the content of a note for the index."""
     text = content.text
-    return ParsedNote(parse_note(path, text), content.stamp, is_settled, tuple(_link_rows(text)))
+    return ParsedNote(
+        parse_note(path, text),
+        content.stamp,
+        is_settled,
+        tuple(_link_rows(text)),
+        pack_keys(note_keys(path, text)),
+    )
 
 
 def indexed_stamps(db: sqlite3.Connection, path: str = "") -> dict[str, NoteStamp | None]:
@@ -75,7 +85,7 @@ def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:
         for section in parsed.note.sections
     ]
     db.executemany(
-        "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO notes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (_note_row(number, parsed) for number, parsed in numbered),
     )
     db.executemany(
@@ -148,7 +158,7 @@ def split_tags(column: str) -> tuple[str, ...]:
     return tuple(column.split(_SEPARATOR)) if column else ()
 
 
-def _note_row(number: int, parsed: ParsedNote) -> tuple[int | str, ...]:
+def _note_row(number: int, parsed: ParsedNote) -> tuple[int | str | bytes, ...]:
     note = parsed.note
     return (
         number,
@@ -161,6 +171,7 @@ def _note_row(number: int, parsed: ParsedNote) -> tuple[int | str, ...]:
         _SEPARATOR.join(note.tags),
         _SEPARATOR.join((note.title, *note.aliases)),
         _SEPARATOR.join((*note.tags, *note.path[: -len(".md")].split("/"))),
+        parsed.blocks,
     )
 
 
@@ -177,6 +188,20 @@ def _link_rows(text: str) -> Iterable[tuple[int, str, str]]:
         end = text.find("\n", link.end)
         line = text[begin : min(len(text) if end < 0 else end, begin + MAX_LINK_LINE_CHARS)]
         yield link.line, " ".join(line.split()), link.target
+
+
+def marks_of_notes(
+    db: sqlite3.Connection, lookup: MarkLookup, paths: Iterable[str]
+) -> dict[str, tuple[Mark, ...]]:
+    """Return the marks of notes, by path."""
+    if not lookup:
+        return {}
+    marks: dict[str, tuple[Mark, ...]] = {}
+    for path in set(paths):
+        row = db.execute("SELECT blocks FROM notes WHERE path = ?", (path,)).fetchone()
+        if row is not None:
+            marks[path] = lookup.list_marks(path, row[0])
+    return marks
 
 
 # -- backlinks -------------------------------------------------------------------------------------

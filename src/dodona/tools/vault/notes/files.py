@@ -11,7 +11,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -56,7 +56,7 @@ class NoteContent:
     @property
     def text(self) -> str:
         """The decoded text; invalid UTF-8 is replaced."""
-        return self.data.decode("utf-8-sig", "replace")
+        return decode_note(self.data)
 
     @property
     def is_cut(self) -> bool:
@@ -69,7 +69,19 @@ class NoteContent:
         return version_of(self.data) if not self.is_cut else version_of(self.data, self.stamp.size)
 
 
+@dataclass(frozen=True, slots=True)
+class _FileToReplace:
+    data: bytes
+    mode: int
+
+
+BeforeReplace: TypeAlias = Callable[[bytes | None, bytes], None]  # the old and the new content
 WriteOutcome: TypeAlias = Literal["created", "replaced", "unchanged"]
+
+
+def decode_note(data: bytes) -> str:
+    """Return the text of a note as it is read; invalid UTF-8 is replaced."""
+    return data[:MAX_NOTE_BYTES].decode("utf-8-sig", "replace")
 
 
 def version_of(data: bytes, size: int = 0) -> str:
@@ -99,33 +111,70 @@ def reject_read_only(root: Path, parts: Sequence[str]) -> None:
         _reject_read_only(_stat_entry(folder, parts[-1]), parts)
 
 
-def write_file(root: Path, parts: Sequence[str], *, text: str, version: str) -> WriteOutcome:
+def write_file(
+    root: Path,
+    parts: Sequence[str],
+    *,
+    text: str,
+    version: str,
+    before_replace: BeforeReplace = lambda old, new: None,
+) -> WriteOutcome:
     """Replace the content of a file atomically, if it has this version.
 
     The version "" means that the file does not exist; missing folders are created. Raises Conflict
     if the file has another version, unless it already has this content: then nothing is written.
-    A program that does not use our lock can still write between our check and the rename.
+    `before_replace` is called when all checks have passed, which are repeated after it. A program
+    that does not use our lock can still write between our last check and the rename.
     """
     data = _encode_note(text)
     reject_name_collision(root, parts)
     with _open_folder(root, parts[:-1], create_missing=True) as folder:
-        try:
-            data_on_disk, status = _read_bytes(folder, parts, max_bytes=MAX_NOTE_BYTES)
-        except FileNotFoundError:
-            if version:
-                raise Conflict(
-                    f"the note '{'/'.join(parts)}' is gone.",
-                    hint="To create it again, write it without a version.",
-                ) from None
-            _replace(folder, parts[-1], data, mode=None)
-            return "created"
-        current = NoteContent(data_on_disk, _stamp(status))
-        if data_on_disk == data and not current.is_cut:
-            return "unchanged"
-        _reject_conflict(current, parts, version=version)
-        _reject_read_only(status, parts)
-        _replace(folder, parts[-1], data, mode=stat.S_IMODE(status.st_mode))
-        return "replaced"
+        checked = _check_write(folder, parts, data, version=version)
+        if isinstance(checked, str):
+            return checked
+        before_replace(checked.data if checked else None, data)
+        again = _check_write(folder, parts, data, version=version)
+        if isinstance(again, str):
+            return again
+        _replace(folder, parts[-1], data, mode=again.mode if again else None)
+        return "replaced" if again else "created"
+
+
+def remove_file(
+    root: Path, parts: Sequence[str], *, version: str, before_remove: Callable[[bytes], None]
+) -> None:
+    """Remove a file that has this version. Raises Conflict if it has another one or is gone.
+
+    `before_remove` is called when all checks have passed, which are repeated after it.
+    """
+    with _open_folder(root, parts[:-1]) as folder:
+        checked = _check_write(folder, parts, None, version=version)
+        if isinstance(checked, _FileToReplace):
+            before_remove(checked.data)
+            _check_write(folder, parts, None, version=version)
+            os.unlink(parts[-1], dir_fd=folder)
+            os.fsync(folder)
+
+
+def _check_write(
+    folder: int, parts: Sequence[str], data: bytes | None, *, version: str
+) -> _FileToReplace | Literal["unchanged"] | None:
+    """Return the file that a write replaces; None if it creates it. Without data, for a removal."""
+    try:
+        data_on_disk, status = _read_bytes(folder, parts, max_bytes=MAX_NOTE_BYTES)
+    except FileNotFoundError:
+        if version:
+            raise Conflict(
+                f"the note '{'/'.join(parts)}' is gone.",
+                hint="To create it again, write it without a version.",
+            ) from None
+        return None
+    current = NoteContent(data_on_disk, _stamp(status))
+    if data_on_disk == data and not current.is_cut:
+        return "unchanged"
+    _reject_conflict(current, parts, version=version)
+    _reject_read_only(status, parts)
+    return _FileToReplace(data_on_disk, stat.S_IMODE(status.st_mode))
 
 
 def replace_file(root: Path, parts: Sequence[str], *, data: bytes, expected: bytes) -> bool:
@@ -166,6 +215,13 @@ def find_inode(root: Path, parts: Sequence[str]) -> int | None:
             return _stat_entry(folder, parts[-1]).st_ino
     except FileNotFoundError:
         return None
+
+
+def new_names(root: Path, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the path with those of its folders that do not exist yet."""
+    folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    missing = (folder for folder in folders if find_inode(root, folder.split("/")) is None)
+    return (*missing, "/".join(parts))
 
 
 def sync_folders(root: Path, folders: Iterable[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""Provenance of exchanges: untrusted origins, versions of sources read, and URLs seen."""
+"""Provenance of exchanges: what they are derived from, versions of sources read, and URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Self
 
 import msgspec
 
-from dodona.core.messages import Origin
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.ports.tools import SourceKind, SourceReference
 
 MAX_ENTRIES: Final = 100  # versions and URLs per exchange, each
@@ -16,14 +16,22 @@ _VERSIONED_KINDS: Final = (SourceKind.NOTE, SourceKind.CODE)
 
 
 class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`versions_read` maps the path of each note and of each file to the version last read."""
+    """What the text of an exchange is derived from.
 
-    untrusted: frozenset[Origin] = frozenset()
+    `marks` are the untrusted sources that the run has read, `is_private` is set if it has read text
+    that must not leave this machine. `versions_read` maps the path of each note and of each file to
+    the version last read.
+    """
+
+    marks: Marks = NO_MARKS
+    is_private: bool = False
     versions_read: Mapping[SourceKind, Mapping[str, str]] = {}
     urls: frozenset[str] = frozenset()  # returned by a search, or fetched
 
     @classmethod
-    def of(cls, sources: Iterable[SourceReference], untrusted: Iterable[Origin]) -> Self:
+    def of(
+        cls, sources: Iterable[SourceReference], marks: Iterable[Mark], *, is_private: bool
+    ) -> Self:
         """Return the provenance of a run that ends."""
         versions: dict[SourceKind, dict[str, str]] = {}
         all_sources = list(sources)
@@ -31,14 +39,15 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
         for source in versioned[-MAX_ENTRIES:]:
             versions.setdefault(source.kind, {})[source.path] = source.version
         urls = dict.fromkeys(s.path for s in all_sources if s.kind is SourceKind.WEB)
-        return cls(frozenset(untrusted), versions, frozenset(list(urls)[-MAX_ENTRIES:]))
+        return cls(frozenset(marks), is_private, versions, frozenset(list(urls)[-MAX_ENTRIES:]))
 
     def merged_with(self, later: Provenance) -> Provenance:
         """Combine with a later provenance, whose versions replace earlier ones."""
         if later == NO_PROVENANCE:
             return self
         return Provenance(
-            self.untrusted | later.untrusted,
+            merge_marks(self.marks, later.marks),
+            self.is_private or later.is_private,
             {
                 kind: {**self.versions_read.get(kind, {}), **later.versions_read.get(kind, {})}
                 for kind in {**self.versions_read, **later.versions_read}

@@ -1,0 +1,164 @@
+"""Restrictions after a run has read untrusted text, which may contain injected instructions.
+
+From then on, a call that writes needs an approval. So does a call that sends, if the run has also
+read private text, unless it sends only what the user typed or a search returned: any other argument
+could carry private text out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from dodona.agent.conversation.exchange import parse_arguments
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.records import ToolResultRecord
+from dodona.core.domain.trust import Marks, describe_marks, sort_marks
+from dodona.core.messages import Origin, ToolCall, UserText
+from dodona.core.ports.tools import SourceKind, SourceReference, Tool
+from dodona.net.urls import normalize_url, normalize_urls
+
+MAX_RANGE: Final = 100_000  # of a number that is sent unseen: less than 17 bits
+MAX_NAMED_MARKS: Final = 3  # in the reason of an approval; the approval has all of them
+
+_URL_CHAR: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
+# Balanced parentheses are part of a URL: /wiki/Oak_(tree).
+_URL = re.compile(rf"https?://(?:{_URL_CHAR}|\({_URL_CHAR}*+\))++", re.IGNORECASE)
+_TRAILING_PUNCTUATION: Final = ".,;:!?"
+_WORD = re.compile(r"\w+")
+# Words and nothing else: other characters can encode a text, and a URL is no list of words.
+_WORDS = re.compile(r"\w+(?: \w+)*\??")
+
+
+def approval_reason(context: RunContext, tool: Tool, call: ToolCall) -> str:
+    """Return why a call needs a person's approval; "" if it needs none."""
+    policy = context.deps.policy
+    if not (policy.hold_calls and context.marks):
+        return ""
+    if tool.writes and not (policy.allow_versioned_writes and tool.keeps_versions):
+        consequence = f"{call.name} makes changes"
+    elif tool.sends and context.has_read_private and not _is_public(context, tool, call):
+        consequence = f"{call.name} could send private text"
+    else:
+        return ""
+    return f"this conversation contains untrusted text ({_name(context.marks)}), and {consequence}."
+
+
+def call_hash(call: ToolCall) -> str:
+    """Return a hash of a tool and its exact arguments."""
+    text = f"{call.name}\0{call.arguments}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def allowed_urls(
+    context: RunContext, call: ToolCall, *, is_approved: bool
+) -> frozenset[str] | None:
+    """Return the URLs that a call may fetch; None allows all.
+
+    The call itself has passed the gate: this restricts where redirects may lead.
+    """
+    if not (context.deps.policy.hold_calls and context.marks and context.has_read_private):
+        return None
+    approved = _strings(parse_arguments(call.arguments)) if is_approved else ()
+    return _known_urls(context).union(approved)
+
+
+def _is_public(context: RunContext, tool: Tool, call: ToolCall) -> bool:
+    """Whether every argument is a URL that the user typed or a search returned, or their words."""
+    arguments = parse_arguments(call.arguments)
+    properties = cast("Mapping[str, Any]", tool.spec.parameters.get("properties") or {})
+    urls = frozenset(normalize_urls(_known_urls(context)))
+    words = Counter(word for text in _user_texts(context) for word in _WORD.findall(text))
+
+    def is_public(name: str, value: object) -> bool:
+        if name not in properties:
+            return False  # the name itself may be a text
+        if isinstance(value, str):
+            return _is_known_url(value, urls, tool) or _consists_of(value, words)
+        return value is None or _is_bounded(properties.get(name), value)
+
+    return all(is_public(name, value) for name, value in arguments.items())
+
+
+def _is_known_url(text: str, urls: frozenset[str], tool: Tool) -> bool:
+    """Whether a text is one of these URLs. Our own tools request the normal form of a URL."""
+    return (normalize_url(text) if tool.origin is Origin.WEB else text) in urls
+
+
+def _consists_of(text: str, words: Counter[str]) -> bool:
+    """Whether a text consists of these words, each used at most as often as here.
+
+    All words are written like the user's, or all in lower case: mixed case could encode a text.
+    """
+    if _WORDS.fullmatch(text) is None:
+        return False
+    used = Counter(_WORD.findall(text))
+    lower = Counter[str]()
+    for word, count in words.items():
+        lower[word.lower()] += count
+    return used <= words or used <= lower
+
+
+def _is_bounded(schema: object, value: object) -> bool:
+    """Whether a value is a number that the tool bounds, such as a limit: too small for a text."""
+    if not isinstance(value, int) or not isinstance(schema, Mapping):
+        return False
+    if isinstance(value, bool):
+        return True
+    bounds = cast("Mapping[str, Any]", schema)
+    low, high = bounds.get("minimum"), bounds.get("maximum")
+    return isinstance(low, int) and isinstance(high, int) and high - low <= MAX_RANGE
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in cast("dict[str, object]", value).values():
+            yield from _strings(each)
+    elif isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _strings(each)
+
+
+def _name(marks: Marks) -> str:
+    named = sort_marks(marks)[:MAX_NAMED_MARKS]
+    more = len(marks) - len(named)
+    return describe_marks(named) + (f" and {more} more" if more else "")
+
+
+def _known_urls(context: RunContext) -> frozenset[str]:
+    return context.history.provenance.urls.union(
+        urls_in(_user_texts(context)), web_urls(context.sources)
+    )
+
+
+def _user_texts(context: RunContext) -> Iterator[str]:
+    """Texts of the user. With peers in the conversation, earlier messages may not be the user's."""
+    if Origin(context.inputs.origin) is Origin.USER:
+        yield context.inputs.question.content
+    if all(mark.origin is not Origin.PEER for mark in context.history.provenance.marks):
+        yield from (m.text for m in context.history.messages if isinstance(m, UserText))
+
+
+def web_urls(sources: Iterable[SourceReference]) -> Iterator[str]:
+    """Return the URLs of web sources."""
+    return (source.path for source in sources if source.kind is SourceKind.WEB)
+
+
+def urls_in(texts: Iterable[str]) -> Iterator[str]:
+    """Find the URLs in texts, without trailing punctuation."""
+    return (
+        match.group().rstrip(_TRAILING_PUNCTUATION)
+        for text in texts
+        for match in _URL.finditer(text)
+    )
+
+
+def record_reading(context: RunContext, results: Iterable[ToolResultRecord]) -> None:
+    """Add what tool results contain to what the run has read."""
+    for result in results:
+        context.record_reading(result.marks, is_private=result.is_private)
