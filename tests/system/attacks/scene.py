@@ -223,14 +223,14 @@ class Scene:
         answered = await self.client.send("POST", path, body, headers=self.headers)
         assert answered.status == 200, answered.text
 
-    async def until_compressed(self) -> Json:
-        """Wait until older exchanges were summed up."""
+    async def until_compressed(self, times: int) -> None:
+        """Wait until older exchanges have been summarised this often."""
 
-        async def find() -> Json | None:
+        async def find() -> bool | None:
             context = await self.client.context()
-            return context if context["compression_count"] else None
+            return context["compression_count"] >= times or None
 
-        return await until_found(find, "a compression")  # type: ignore[return-value]
+        await until_found(find, "a compression")
 
     @property
     def is_marked(self) -> bool:
