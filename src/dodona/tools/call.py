@@ -71,6 +71,8 @@ async def call_tool(
         tool_output = await _call_with_timeout(entry.tool, arguments, context)
         result = ToolResult(call.id, call.name, truncate_text(tool_output.text))
         outcome = tool_output
+        if result.text != tool_output.text:
+            outcome = replace(outcome, shown=())  # the model gets only the beginning
     except _MODEL_VISIBLE_ERRORS as error:
         result = _failed_result(call, str(error))
         timed_out = isinstance(error, _ToolTimedOut)

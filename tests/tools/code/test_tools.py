@@ -198,7 +198,9 @@ async def test_read_code(oracle: Oracle) -> None:
     for last in ({}, {"last": 2_900}):
         text = await oracle.text("read_code", path="long.py", **last)
         assert text.startswith("long.py:1-2000\nx\n")
-        assert text.endswith("\nx\n[The file continues: it has 3,000 lines.]")
+        assert text.endswith(
+            "\nx\n[The file continues: it has 3,000 lines. Read on with first=2001.]"
+        )
     assert await oracle.text("read_code", path="long.py", first=2_999) == "long.py:2999-3000\nx\nx"
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.errors import NotFound
 from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import SourceReference, ToolCallResult, ToolContext
+from dodona.core.ports.tools import ShownLines, SourceReference, ToolCallResult, ToolContext
 from dodona.store import Store
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
@@ -42,6 +43,7 @@ class Oracle:
             return ProjectNotes(vaults[project_id], marked, history, lambda: self.untrusted)
 
         self.untrusted = NO_PATTERNS
+        self.shown: frozenset[ShownLines] = frozenset()
         self.tools = ToolRegistry()
         add_vault_tools(self.tools, notes_of)
 
@@ -49,8 +51,10 @@ class Oracle:
         self, name: str, project: str = "one", marks: Marks = NO_MARKS, **arguments: Any
     ) -> ToolCallResult:
         call = ToolCall("1", name, json.dumps(arguments))
-        context = ToolContext("ada", project, "run/1", marks=marks)
-        return await call_tool(self.tools, call, agent="oracle", context=context)
+        context = ToolContext("ada", project, "run/1", marks=marks, shown=self.shown)
+        outcome = await call_tool(self.tools, call, agent="oracle", context=context)
+        self.shown |= frozenset(outcome.output.shown)
+        return outcome
 
     async def text(self, name: str, **arguments: Any) -> str:
         outcome = await self.call(name, **arguments)
@@ -122,6 +126,68 @@ async def test_nobody_s_edit_is_overwritten(oracle: Oracle) -> None:
         "vault_write", path="a.md", content="mine", version=version_of(b"one")
     ) == (f"the note 'a.md' has changed: its version is {now}. {again}")
     assert (oracle.root / "a.md").read_text() == "two"
+
+
+def _unseen(lines: int, ranges: str) -> str:
+    return (
+        f"the note 'a.md' has {lines:,} lines; you have not seen all of them in this version: "
+        f"{ranges}. Read them with vault_read (first, last), in smaller parts if they are "
+        "summarised. Then write the whole note."
+    )
+
+
+async def test_a_note_is_replaced_only_after_all_its_lines_were_shown(oracle: Oracle) -> None:
+    """Neither a search nor a listing nor an error shows a note. Several reads can show it all."""
+    (oracle.root / "a.md").write_text("oak\nolive\nash\n\nyew\n")
+    now = version_of(b"oak\nolive\nash\n\nyew\n")
+    change = {"path": "a.md", "content": "mine", "version": now}
+    await oracle.text("vault_search", query="olive")
+    assert now in await oracle.failure("vault_write", path="a.md", content="mine")
+    assert await oracle.failure("vault_write", **change) == _unseen(5, "1-5")
+    read = await oracle.text("vault_read", path="a.md", first=2, last=3)
+    rest = "[The note continues: it has 5 lines. Read on with first=4.]"
+    assert read == f"a.md:2-3  a (version {now})\nolive\nash\n{rest}"
+    assert await oracle.failure("vault_write", **change) == _unseen(5, "1-1, 4-5")
+    read = await oracle.text("vault_read", path="a.md", first=3)
+    assert read == f"a.md:3-5  a (version {now})\nash\n\nyew\n"
+    assert await oracle.failure("vault_write", **change) == _unseen(5, "1-1")
+    await oracle.text("vault_read", path="a.md", last=1)
+    await oracle.text("vault_write", **change)
+    assert (oracle.root / "a.md").read_text() == "mine"
+
+
+async def test_the_lines_of_another_version_were_not_shown(oracle: Oracle) -> None:
+    """After a change, the note must be read again, by an editor's change too."""
+    await oracle.text("vault_write", path="a.md", content="one")
+    (oracle.root / "a.md").write_text("one\ntwo")
+    change = {"path": "a.md", "content": "mine", "version": version_of(b"one\ntwo")}
+    assert await oracle.failure("vault_write", **change) == _unseen(2, "1-2")
+    await oracle.text("vault_read", path="a.md")
+    await oracle.text("vault_write", **change)
+
+
+async def test_a_long_note_is_read_in_parts(oracle: Oracle) -> None:
+    """A read returns whole lines and how to read on; a line that is cut was not shown."""
+    text = "".join(f"{n} {'x' * 90}\n" for n in range(2_500))
+    (oracle.root / "a.md").write_text(text)
+    first, lines = 1, list[str]()
+    while first:
+        read = await oracle.text("vault_read", path="a.md", first=first)
+        _, *shown = read.rstrip("\n").split("\n")
+        more = re.search(r"^\[The note continues: .* first=(\d+)\.\]$", shown[-1])
+        lines += shown[:-1] if more else shown
+        assert not more or int(more[1]) == len(lines) + 1
+        first = int(more[1]) if more else 0
+    assert "\n".join(lines) + "\n" == text
+    change = {"path": "a.md", "content": "mine", "version": version_of(text.encode())}
+    await oracle.text("vault_write", **change)
+
+    (oracle.root / "a.md").write_text(f"one\n{'x' * 100_001}\nthree")
+    version = version_of((oracle.root / "a.md").read_bytes())
+    for first in (1, 2, 3):
+        await oracle.text("vault_read", path="a.md", first=first)
+    failure = await oracle.failure("vault_write", path="a.md", content="mine", version=version)
+    assert failure == _unseen(3, "2-2")
 
 
 def test_what_a_call_may_do_again(oracle: Oracle) -> None:
@@ -244,8 +310,14 @@ async def test_a_long_line_is_cut_in_a_hit_and_a_huge_note_in_reading(oracle: Or
     (oracle.root / "huge.md").write_text("elm\n" * 400_000)
     version = (await asyncio.to_thread(read_file, oracle.root, ("huge.md",))).version
     read = await oracle.text("vault_read", path="huge.md")
-    assert read.startswith(f"huge.md:1-250000  huge (version {version})\nelm\n")
-    assert len(read) == 100_000
+    assert read.startswith(f"huge.md:1-2000  huge (version {version})\nelm\n")
+    cut = "[Cut here: only the first 1,000,000 bytes of the note can be read.]"
+    assert read.endswith(
+        f"[The note continues: it has 250,000 lines. Read on with first=2001.]\n{cut}"
+    )
+    assert await oracle.failure("vault_write", path="huge.md", content="", version=version) == (
+        "'huge.md' is too long to be read in full, so it cannot be replaced."
+    )
 
 
 async def test_calls_side_by_side_do_not_disturb_each_other(oracle: Oracle) -> None:

@@ -177,14 +177,14 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
     if isinstance(outcome, str):
         return
     paused = result.paused_seconds + perf_counter() - started
-    text = result.text
+    summarised = replace(result, tokens=outcome.tokens, paused_seconds=paused)
     if not outcome.failed:
         size = host.count_tokens(result.text)
         text = (
             f"[Summary by the Librarian; the full result has {size:,} tokens. For more detail, "
             f"make a narrower call.]\n{outcome.text}"
         )
-    summarised = replace(result, text=text, tokens=outcome.tokens, paused_seconds=paused)
+        summarised = replace(summarised, text=text, shown=())
     bb["tool_results"] = to_builtins(summarised)
 
 

@@ -118,6 +118,7 @@ async def _call_tool(
         agent=host.role.name,
         allowed_urls=allowed_urls(host, call, is_approved=is_approved),
         marks=host.marks,
+        shown=host.history.provenance.shown.union(host.shown),
     )
     return await host.deps.call_tool(call, agent=host.role.name, context=tool_context)
 
@@ -156,6 +157,7 @@ def report_result(
         events=output.events,
         notices=output.notices,
         marks=marks,
+        shown=output.shown,
     )
     host.emit(_result_event(host, record))
     return record
@@ -204,6 +206,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     record_reading(host, records.values())
     for _, record in sorted(records.items()):
         host.sources.update(dict.fromkeys(record.sources))
+        host.shown.update(dict.fromkeys(record.shown))
         _handle_result(host, record)
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 

@@ -78,7 +78,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     await _store_late_events(context)
     inputs, oracle_context = context.inputs, context.inputs.context
     # Whatever ended the run, and with the marks of the history: the answer may outlive the history.
-    exchange = replace(result.exchange, provenance=_provenance(context))
+    exchange = replace(result.exchange, provenance=_provenance(context, result.exchange))
     run_tokens = context.count_tokens(exchange.content) + context.turn_tokens
     tokens_before = context.history.tokens + inputs.question.token_count
     context_tokens = min(oracle_context.token_budget, tokens_before + run_tokens)
@@ -126,8 +126,13 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     )
 
 
-def _provenance(context: RunContext) -> Provenance:
-    return Provenance.of(context.sources, context.marks, is_private=context.has_read_private)
+def _provenance(context: RunContext, exchange: Exchange) -> Provenance:
+    return Provenance.of(
+        context.sources,
+        context.marks,
+        is_private=context.has_read_private,
+        shown=context.shown if exchange.turns else (),  # without turns, no later run sees them
+    )
 
 
 def _update_session_usage(context: RunContext) -> None:

@@ -32,7 +32,7 @@ from dodona.core.domain.trust import Mark, Marks, merge_marks, question_marks
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
-from dodona.core.ports.tools import SourceReference
+from dodona.core.ports.tools import ShownLines, SourceReference
 from dodona.notify import Inbox
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
@@ -89,6 +89,7 @@ class RunContext:
         "partial_answer",
         "pending_answer",
         "role",
+        "shown",
         "snapshot",
         "sources",
         "tokens_used",
@@ -144,6 +145,7 @@ class RunContext:
         self.tokens_used = 0
         self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
         self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
+        self.shown: dict[ShownLines, None] = {}  # lines of notes, without those in the history
         # Of all text that the model has seen: its untrusted sources, and whether any is private.
         self.marks: Marks = merge_marks(
             history.provenance.marks, question_marks(inputs.origin, inputs.session_key)

@@ -15,7 +15,7 @@ from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Event
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.core.ports.model import Done
-from dodona.core.ports.tools import SourceReference
+from dodona.core.ports.tools import ShownLines, SourceReference
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +77,8 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
     has its own. `tokens` were used by the subagent that made or summarised the text. `marks` are
-    its untrusted sources, `is_private` is set if it must not leave this machine.
+    its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if it must not
+    leave this machine.
     """
 
     index: int
@@ -93,6 +94,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     events: tuple[Event, ...] = ()
     notices: tuple[StoredNotice, ...] = ()
     marks: Marks = NO_MARKS
+    shown: tuple[ShownLines, ...] = ()
     is_private: bool = False
     paused_seconds: float = 0.0
     tokens: int = 0

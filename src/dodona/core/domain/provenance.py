@@ -8,9 +8,9 @@ from typing import Final, Self
 import msgspec
 
 from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
-from dodona.core.ports.tools import SourceKind, SourceReference
+from dodona.core.ports.tools import ShownLines, SourceKind, SourceReference
 
-MAX_ENTRIES: Final = 100  # versions and URLs per exchange, each
+MAX_ENTRIES: Final = 100  # versions, URLs and ranges of lines per exchange, each
 
 _VERSIONED_KINDS: Final = (SourceKind.NOTE, SourceKind.CODE)
 
@@ -20,17 +20,23 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `marks` are the untrusted sources that the run has read, `is_private` is set if it has read text
     that must not leave this machine. `versions_read` maps the path of each note and of each file to
-    the version last read.
+    the version last read. `shown` are the lines of notes in the results of tools.
     """
 
     marks: Marks = NO_MARKS
     is_private: bool = False
     versions_read: Mapping[SourceKind, Mapping[str, str]] = {}
     urls: frozenset[str] = frozenset()  # returned by a search, or fetched
+    shown: frozenset[ShownLines] = frozenset()
 
     @classmethod
     def of(
-        cls, sources: Iterable[SourceReference], marks: Iterable[Mark], *, is_private: bool
+        cls,
+        sources: Iterable[SourceReference],
+        marks: Iterable[Mark],
+        *,
+        is_private: bool,
+        shown: Iterable[ShownLines],
     ) -> Self:
         """Return the provenance of a run that ends."""
         versions: dict[SourceKind, dict[str, str]] = {}
@@ -39,7 +45,13 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
         for source in versioned[-MAX_ENTRIES:]:
             versions.setdefault(source.kind, {})[source.path] = source.version
         urls = dict.fromkeys(s.path for s in all_sources if s.kind is SourceKind.WEB)
-        return cls(frozenset(marks), is_private, versions, frozenset(list(urls)[-MAX_ENTRIES:]))
+        return cls(
+            frozenset(marks),
+            is_private,
+            versions,
+            frozenset(list(urls)[-MAX_ENTRIES:]),
+            frozenset(list(shown)[-MAX_ENTRIES:]),
+        )
 
     def merged_with(self, later: Provenance) -> Provenance:
         """Combine with a later provenance, whose versions replace earlier ones."""
@@ -53,6 +65,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
                 for kind in {**self.versions_read, **later.versions_read}
             },
             self.urls | later.urls,
+            self.shown | later.shown,
         )
 
 

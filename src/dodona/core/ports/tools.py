@@ -46,13 +46,22 @@ class SourceReference(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class ShownLines(msgspec.Struct, frozen=True):
+    """Lines of a note that a tool has shown to the model; equal versions mean equal text."""
+
+    version: str
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The user, project and agent for which a tool is called.
 
     `key` stays the same when the call is repeated after a crash. Only `allowed_urls` may be
     fetched: URLs that the user typed or a search returned; None allows any. What the tool stores
-    gets `marks`: the untrusted sources that the caller has read.
+    gets `marks`: the untrusted sources that the caller has read. `shown` are the lines of notes
+    that it sees: those of earlier results, in this run and in the history.
     """
 
     user_id: str
@@ -61,6 +70,7 @@ class ToolContext:
     agent: str = "oracle"
     allowed_urls: frozenset[str] | None = None
     marks: Marks = NO_MARKS
+    shown: frozenset[ShownLines] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,8 @@ class ToolOutput:
     `entry_count` is the number of items in a list or log, `scores` are those of search hits, best
     first: they decide whether the result is summarised. `events` are emitted in the run; `notices`
     are delivered in it when they are due. `marks` are the untrusted sources of any part of the
-    text, in addition to the tool's own origin.
+    text, in addition to the tool's own origin. `shown` are the lines of notes that the model knows
+    from the whole text.
     """
 
     text: str
@@ -80,6 +91,7 @@ class ToolOutput:
     events: tuple[Event, ...] = ()
     notices: tuple[StoredNotice, ...] = ()
     marks: Marks = NO_MARKS
+    shown: tuple[ShownLines, ...] = ()
 
 
 class Tool(Protocol):

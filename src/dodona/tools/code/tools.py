@@ -32,6 +32,7 @@ from dodona.core.ports.tools import (
 from dodona.tools.code.code import NoCode
 from dodona.tools.code.index.definitions import MAX_NAME_CHARS, is_owned_by, split_name
 from dodona.tools.code.index.search import MAX_QUERY_CHARS
+from dodona.tools.line_ranges import LINE_RANGE, format_rest
 from dodona.tools.presentation import (
     MAX_EXCERPT_CHARS,
     cut_text,
@@ -93,8 +94,7 @@ READ: Final = tool_spec(
     "then the lines, unchanged.",
     required=("path",),
     path=string("The path as the other tools return it, such as 'src/main.py'.", minLength=1),
-    first=integer("The first line to read.", default=1),
-    last=integer("The last line to read; default: the end."),
+    **LINE_RANGE,
 )
 
 _NO_CODE: Final = ToolOutput(
@@ -187,7 +187,7 @@ async def _read(code: Code, arguments: Mapping[str, Any]) -> ToolOutput:
     lines = await code.read(arguments["path"], arguments["first"], arguments.get("last"))
     text = f"{lines.path}:{lines.first}-{lines.last}\n{lines.text}"
     if lines.last < min(arguments.get("last", lines.lines), lines.lines):
-        text += f"\n[The file continues: it has {lines.lines:,} lines.]"
+        text += format_rest("file", last=lines.last, count=lines.lines)
     source = _build_source(lines.path, lines.first, lines.last, version=lines.version)
     return ToolOutput(text, (source,))
 

@@ -3,7 +3,7 @@
 | tool               | effect                                                                     |
 |--------------------|----------------------------------------------------------------------------|
 | vault_search       | returns sections by their words, each headed by `path:first-last  title`   |
-| vault_read         | returns a whole note, headed by `path:1-last  title (version …)`           |
+| vault_read         | returns lines of a note, headed by `path:first-last  title (version …)`    |
 | vault_list         | returns the content of a folder, one line per note and subfolder           |
 | vault_tags         | returns every tag with its number of notes                                 |
 | vault_backlinks    | returns the lines that link to a note, as `path:line: text`                |
@@ -12,14 +12,15 @@
 | vault_create_index | writes `index.md` in a folder, with a link and a summary for each note     |
 
 The effects of the last three are keyed: a call that is repeated after a crash succeeds without
-writing again. To replace an existing note, a call must pass the version that was read, so no edit
-is lost.
+writing again. To replace an existing note, a call must pass the version that was read, and the
+model must have seen all lines of that version, so no edit and no text is lost.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -35,9 +36,17 @@ from dodona.core.domain.knowledge.notes import (
     NoteWriteResult,
 )
 from dodona.core.domain.trust import Marks, merge_marks
+from dodona.core.errors import NotFound, ToolRetry
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
+from dodona.core.ports.tools import (
+    ShownLines,
+    SourceReference,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
+from dodona.tools.line_ranges import LINE_RANGE, find_unseen_lines, format_rest, select_lines
 from dodona.tools.presentation import (
     MAX_EXCERPT_CHARS,
     cut_text,
@@ -55,6 +64,7 @@ MAX_SECTION_CHARS: Final = 2_000
 MAX_LISTED: Final = 300  # notes and folders, or tags
 MAX_BACKLINKS: Final = 100
 MAX_NAMED_NOTES: Final = 20  # changed notes that are listed
+MAX_UNSEEN_RANGES: Final = 5  # in an error
 
 _NOTE: Final = string("The note, relative to the vault, such as 'notes/plan.md'.", minLength=1)
 _FOLDER: Final = string(
@@ -65,17 +75,18 @@ SEARCH: Final = tool_spec(
     "vault_search",
     "Search the project's notes. Returns the best sections as blocks: a line "
     "'path:first-last  title > heading', then the text of these lines, indented. Put a phrase in "
-    "quotes. Read the whole note with vault_read.",
+    "quotes. Read more of the note with vault_read.",
     required=("query",),
     query=string("The search terms; rare words work best.", minLength=1, maxLength=MAX_QUERY_CHARS),
     limit=integer("The maximum number of sections to return.", minimum=1, maximum=20, default=5),
 )
 READ: Final = tool_spec(
     "vault_read",
-    "Read a note. Returns a line 'path:1-last  title (version …)', then the text of the note. "
-    "Pass the version to vault_write when you change the note.",
+    "Read a note, or some of its lines. Returns a line 'path:first-last  title (version …)', then "
+    "these lines, unchanged. Pass the version to vault_write when you change the note.",
     required=("path",),
     path=_NOTE,
+    **LINE_RANGE,
 )
 LIST: Final = tool_spec(
     "vault_list",
@@ -97,8 +108,8 @@ BACKLINKS: Final = tool_spec(
 WRITE: Final = tool_spec(
     "vault_write",
     "Write a note: 'content' becomes the whole note. A new note and its folders are created. An "
-    "existing note is replaced only if you pass the 'version' that vault_read returned: read it "
-    "first, and keep its content.",
+    "existing note is replaced only if you pass the 'version' that vault_read returned, and have "
+    "read all its lines, in one or several calls. Keep its content.",
     required=("path", "content"),
     path=_NOTE,
     content=string(
@@ -129,7 +140,7 @@ CREATE_INDEX: Final = tool_spec(
 )
 
 
-async def _search(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
+async def _search(notes: Notes, arguments: Mapping[str, Any], _: ToolContext) -> ToolOutput:
     hits = await notes.search(arguments["query"], arguments["limit"])
     versions = await notes.versions(tuple({hit.path for hit in hits}))
     text = "\n\n".join(map(_format_hit, hits)) or "Nothing found."
@@ -151,16 +162,26 @@ async def _search(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> 
     )
 
 
-async def _read(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
+async def _read(notes: Notes, arguments: Mapping[str, Any], _: ToolContext) -> ToolOutput:
     note = await notes.read(arguments["path"])
-    text = f"{note.path}:1-{note.lines}  {note.title} (version {note.version})\n{note.text}"
+    lines = note.text.removesuffix("\n").split("\n")
+    found = select_lines(note.path, lines, first=arguments["first"], last=arguments.get("last"))
+    head = f"{note.path}:{found.first}-{found.last}  {note.title} (version {note.version})"
+    text = f"{head}\n{found.text}"
+    if found.last < found.count:
+        text += format_rest("note", last=found.last, count=found.count)
+    else:
+        text += "\n" * note.text.endswith("\n")
     if note.is_cut:
-        text += f"\n[Cut here: these are the first {MAX_NOTE_BYTES:,} bytes.]"
-    source = SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version)
-    return ToolOutput(text, (source,), marks=frozenset(note.marks))
+        text += f"\n[Cut here: only the first {MAX_NOTE_BYTES:,} bytes of the note can be read.]"
+    shown = ShownLines(note.version, found.first, found.last)
+    source = SourceReference(
+        note.path, note.title, f"{found.first}–{found.last}", version=note.version
+    )
+    return ToolOutput(text, (source,), marks=frozenset(note.marks), shown=(shown,))
 
 
-async def _list(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
+async def _list(notes: Notes, arguments: Mapping[str, Any], _: ToolContext) -> ToolOutput:
     summaries = await notes.list(arguments["folder"])
     depth = len(folder_parts(arguments["folder"]))
     lines = _format_entries(summaries, depth=depth)
@@ -176,7 +197,7 @@ async def _list(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> To
     return ToolOutput(text + _format_indexing_note(notes), sources, len(summaries), marks=marks)
 
 
-async def _tags(notes: Notes, _arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
+async def _tags(notes: Notes, _arguments: Mapping[str, Any], _: ToolContext) -> ToolOutput:
     tags = await notes.tags()
     lines = [f"#{each.tag}  ({_count_notes(each.notes)})" for each in tags]
     if len(lines) > MAX_LISTED:
@@ -187,7 +208,7 @@ async def _tags(notes: Notes, _arguments: Mapping[str, Any], _: NoteAuthor) -> T
     )
 
 
-async def _backlinks(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) -> ToolOutput:
+async def _backlinks(notes: Notes, arguments: Mapping[str, Any], _: ToolContext) -> ToolOutput:
     links = await notes.backlinks(arguments["path"])
     shown = links[:MAX_BACKLINKS]
     lines = [f"{link.path}:{link.line}: {_one_line_text(link)}" for link in shown]
@@ -213,13 +234,40 @@ async def _backlinks(notes: Notes, arguments: Mapping[str, Any], _: NoteAuthor) 
     )
 
 
-async def _write(notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor) -> ToolOutput:
+async def _write(notes: Notes, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
     path, content, version = (arguments[name] for name in ("path", "content", "version"))
-    return _format_written(await notes.write(path, content, version=version, author=author))
+    if version:
+        await _require_shown(notes, path, version, context.shown)
+    author = _author(context)
+    written = await notes.write(path, content, version=version, author=author)
+    # The model knows what it wrote.
+    shown = ShownLines(written.version, 1, written.lines)
+    return replace(_format_written(written), shown=(shown,))
 
 
-async def _move(notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor) -> ToolOutput:
-    move = await notes.move(arguments["path"], arguments["to"], author=author)
+async def _require_shown(
+    notes: Notes, path: str, version: str, shown: Iterable[ShownLines]
+) -> None:
+    """Raise ToolRetry if the note has this version and the model has not seen all its lines."""
+    try:
+        note = await notes.read(path)
+    except NotFound:
+        return  # the write reports it, and every other reason why it is refused
+    if note.version != version or note.is_cut:
+        return
+    unseen = find_unseen_lines(shown, version, note.lines)
+    if unseen:
+        ranges = ", ".join(f"{first}-{last}" for first, last in unseen[:MAX_UNSEEN_RANGES])
+        raise ToolRetry(
+            f"the note '{note.path}' has {note.lines:,} lines; you have not seen all of them in "
+            f"this version: {ranges}.",
+            hint="Read them with vault_read (first, last), in smaller parts if they are "
+            "summarised. Then write the whole note.",
+        )
+
+
+async def _move(notes: Notes, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+    move = await notes.move(arguments["path"], arguments["to"], author=_author(context))
     shown = (move.to, *move.relinked[:MAX_NAMED_NOTES])
     versions = await notes.versions(shown)
     sources = [
@@ -234,10 +282,15 @@ async def _move(notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor) 
 
 
 async def _create_index(
-    notes: Notes, arguments: Mapping[str, Any], author: NoteAuthor
+    notes: Notes, arguments: Mapping[str, Any], context: ToolContext
 ) -> ToolOutput:
-    written = await notes.create_index(arguments["folder"], title=arguments["title"], author=author)
+    folder, title = arguments["folder"], arguments["title"]
+    written = await notes.create_index(folder, title=title, author=_author(context))
     return _format_written(written)
+
+
+def _author(context: ToolContext) -> NoteAuthor:
+    return NoteAuthor(context.agent, context.marks)
 
 
 def _merge_marks(results: Iterable[NoteSummary | NoteHit | Backlink | NoteTag]) -> Marks:
@@ -304,7 +357,7 @@ def _one_line_text(link: Backlink) -> str:
     return " ".join(link.text.split())[:MAX_EXCERPT_CHARS]
 
 
-_Answer: TypeAlias = Callable[[Notes, Mapping[str, Any], NoteAuthor], Awaitable[ToolOutput]]
+_Answer: TypeAlias = Callable[[Notes, Mapping[str, Any], ToolContext], Awaitable[ToolOutput]]
 
 _ORACLE: Final = DEFAULT_SCOPE
 _BOTH: Final = ("oracle", "librarian")
@@ -329,7 +382,7 @@ def add_vault_tools(registry: ToolRegistry, notes_of: NotesLoader) -> None:
         answer: _Answer, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
-        return await answer(notes, arguments, NoteAuthor(context.agent, context.marks))
+        return await answer(notes, arguments, context)
 
     for spec, answer, effect, scope in TOOLS:
         registry.tool(

@@ -28,10 +28,9 @@ from dodona.tools.code.index.indexing import IndexProgressCallback, IndexRefresh
 from dodona.tools.code.index.repo_map import RepoMap
 from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, find_candidates, rerank, search
 from dodona.tools.code.semantic.search import SemanticScorer
+from dodona.tools.line_ranges import select_lines
 from dodona.tools.presentation import suggest_path
 from dodona.tools.rebuildable_db import RebuildableDatabase, file_lock, snapshot
-
-MAX_READ_LINES: Final = 2_000  # per read
 
 _LOCK_POLL_SECONDS: Final = 0.5
 
@@ -201,10 +200,6 @@ def _select_lines(name: str, data: bytes, first: int, last: int | None) -> CodeT
     lines = text_of(data).split("\n")
     if lines[-1] == "" and len(lines) > 1:
         lines.pop()
-    if not 1 <= first <= len(lines):
-        raise ToolRetry(f"'{name}' has lines 1 to {len(lines)}; there is no line {first}.")
-    end = min(len(lines) if last is None else last, len(lines), first + MAX_READ_LINES - 1)
-    if end < first:
-        raise ToolRetry(f"the last line ({last}) is before the first line ({first}).")
-    text = "\n".join(line.removesuffix("\r") for line in lines[first - 1 : end])
-    return CodeText(name, first, end, text, len(lines), version_of(data))
+    lines = [line.removesuffix("\r") for line in lines]
+    found = select_lines(name, lines, first=first, last=last)
+    return CodeText(name, found.first, found.last, found.text, found.count, version_of(data))
