@@ -18,6 +18,24 @@ def test_the_agents_tree_is_checked_and_shown(tmp_path: Path) -> None:
     assert "llm-call" in shown.stdout
 
 
+def test_leaf_files_add_to_the_agents_leaves(tmp_path: Path) -> None:
+    """`--leaves` adds leaves; one with the name of an agent's leaf replaces it."""
+    text = Path(ORACLE_TREE).read_text(encoding="utf-8")
+    (tmp_path / "mine.lisp").write_text(text.replace("(llm-call", "(my-call"), encoding="utf-8")
+    (tmp_path / "leaves.py").write_text(
+        "from dodona.trees import leaf\n\n\n"
+        '@leaf("my-call", writes=("answer",), effect="none")\n'
+        "def call(bb, step):\n    return True\n\n\n"
+        '@leaf("oracle.add_question")\ndef add(bb):\n    return True\n'
+    )
+    leaves = ("--leaves", "leaves.py")
+    done = dodona(tmp_path, "tree", "check", "mine.lisp", *leaves)
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = dodona(tmp_path, "tree", "show", "mine.lisp", *leaves)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "my-call" in shown.stdout
+
+
 def test_a_mistake_in_a_copy_is_told(tmp_path: Path) -> None:
     """With the name that may be meant; and a tree that is named in the config must load."""
     text = Path(ORACLE_TREE).read_text(encoding="utf-8")

@@ -309,7 +309,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             "  2 | \N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER})\n"
             "    | ^\n"
         ),
-        "empty.lisp": 'there is no tree. Write (tree "name" …).\n',
+        "empty.lisp": 'empty.lisp: there is no tree. Write (tree "name" …).\n',
     }
     for name, text in said.items():
         ran = check(name, cwd=tmp_path)

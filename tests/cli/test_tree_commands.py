@@ -341,6 +341,35 @@ def test_a_file_without_tests(folder: Path) -> None:
     )
 
 
+def test_a_test_file_finds_its_tree(tmp_path: Path) -> None:
+    """`test` and `check` accept NAME.test.lisp: it is run with NAME.lisp, once."""
+    (tmp_path / "t.lisp").write_text('(tree "t" (succeed))')
+    (tmp_path / "t.test.lisp").write_text('(test "right" :expect {:status :success})')
+    passed = Ran(0, "ok      right\n1 passed, 0 failed\n", "")
+    for files in (["t.test.lisp"], ["t.test.lisp", "t.lisp"], ["t.lisp", "t.test.lisp"]):
+        assert dodona_("tree", "test", *files, cwd=tmp_path) == passed
+    checked = dodona_("tree", "check", "t.test.lisp", cwd=tmp_path)
+    assert checked == Ran(0, "ok: t, 1 nodes\n", "")
+
+    (tmp_path / "t.lisp").unlink()
+    missing = 't.test.lisp:1:1: there is no tree. Write (tree "name" …).\n'
+    assert dodona_("tree", "check", "t.test.lisp", cwd=tmp_path).err.startswith(missing[:-1])
+    ran = dodona_("tree", "test", "t.test.lisp", cwd=tmp_path)
+    assert ran.code == 1
+    assert missing[:-1] in ran.out
+
+
+@pytest.mark.parametrize("command", ["check", "show", "run", "trace"])
+def test_an_empty_file_is_named(command: str, tmp_path: Path) -> None:
+    """Also if another file has a tree: it is listed as a problem of that file."""
+    (tmp_path / "empty.lisp").write_text("; nothing\n")
+    (tmp_path / "t.lisp").write_text('(tree "t" (succeed))')
+    said = 'empty.lisp: there is no tree. Write (tree "name" …).\n'
+    assert dodona_("tree", command, "empty.lisp", cwd=tmp_path) == Ran(1, "", said)
+    if command == "check":
+        assert dodona_("tree", command, "t.lisp", "empty.lisp", cwd=tmp_path) == Ran(1, "", said)
+
+
 def test_which_tree_of_the_file(tmp_path: Path) -> None:
     """`--tree` picks one; the first is the default; a wrong name lists those there are."""
     (tmp_path / "t.lisp").write_text('(tree "a" (succeed))\n(tree "b" (fail))')
@@ -348,7 +377,7 @@ def test_which_tree_of_the_file(tmp_path: Path) -> None:
     other = dodona_("tree", "run", "t.lisp", "--tree", "b", cwd=tmp_path)
     assert (other.code, other.out) == (1, "\n✗ b: failure, 1 tick\n")
     assert dodona_("tree", "show", "t.lisp", "--tree", "c", cwd=tmp_path) == Ran(
-        1, "", 'unknown tree "c". Trees in the file: a, b.\n'
+        1, "", 't.lisp: there is no tree "c". Trees in the file: a, b.\n'
     )
 
 
@@ -375,6 +404,17 @@ def test_a_broken_python_file(folder: Path, broken: str) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith(f"broken.py:{line}:1: cannot load the file: {said}")
     assert ran.err.endswith(" Fix the error and try again.\n")
+
+
+def test_a_python_file_with_an_invalid_leaf(folder: Path) -> None:
+    """The error names the file and the line of the leaf."""
+    (folder / "bad.py").write_text(
+        "from dodona.trees import leaf\n\n\n"
+        '@leaf("bad", effect="twice")\ndef bad(bb):\n    return True\n'
+    )
+    said = "leaf 'bad' has the unknown effect 'twice'. Available: none, keyed, once.\n"
+    ran = dodona_("tree", "check", "t.lisp", "--leaves", "bad.py", cwd=folder)
+    assert ran == Ran(1, "", f"bad.py:4:1: {said}")
 
 
 def test_a_python_file_that_is_not_there(folder: Path) -> None:
@@ -599,7 +639,7 @@ USAGE: dict[str, str] = {
     "tree run t.lisp --tracee": "Unknown option: --tracee. Did you mean --trace? "
     "See: dodona tree run --help\n",
     "tree run": "no tree file given. Example: oracle.lisp\n",
-    "tree run t.lisp slow.lisp": "only one tree file is allowed (got 2).\n",
+    "tree run t.lisp slow.lisp": "only one tree file is allowed (got t.lisp, slow.lisp).\n",
 }
 
 

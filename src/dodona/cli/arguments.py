@@ -58,7 +58,8 @@ class TreeArguments:
         """Return the only tree file; raise if there are several."""
         first, *others = self.trees
         if others:
-            raise BadRequest(f"only one tree file is allowed (got {len(self.trees)}).")
+            names = ", ".join(map(str, self.trees))
+            raise BadRequest(f"only one tree file is allowed (got {names}).")
         return first
 
 

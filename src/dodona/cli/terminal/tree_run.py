@@ -294,7 +294,8 @@ def _execute(path: Path) -> None:
     sys.path.insert(0, folder)  # so that the file can import its neighbours
     try:
         spec.loader.exec_module(module)
-    except DodonaError:
+    except DodonaError as error:
+        error.where = error.where or SourceLocation(str(path), _error_line(error, path), 1)
         raise
     except (Exception, SystemExit) as error:
         raise LoadError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dodona.core.errors import DodonaError, LoadError, ReadError, did_you_mean
+from dodona.core.errors import DodonaError, LoadError, ReadError, SourceLocation, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Symbol, read, read_file
 from dodona.lisp.forms import children
 from dodona.trees.language.expressions import starts_with
@@ -38,7 +38,7 @@ class LoadResult:
         if self.problems:
             raise LoadError.combine(self.problems)
         if not self.trees:
-            raise LoadError("there is no tree.", hint='Write (tree "name" …).')
+            raise _no_tree_error(self.tests[0].span.location() if self.tests else None)
         return next(iter(self.trees.values()))
 
 
@@ -47,9 +47,9 @@ def load(source: str | Path, *, registry: Registry, host_keys: Iterable[str] = (
 
     `host_keys` are the blackboard keys that the host sets; they need no declaration.
     """
-    is_text = isinstance(source, str) and "(" in source
-    forms = read(str(source)) if is_text else read_file(Path(source))
-    return Loader(registry, host_keys).load(forms).main_tree()
+    if isinstance(source, str) and "(" in source:
+        return Loader(registry, host_keys).load(read(source)).main_tree()
+    return load_files([Path(source)], registry=registry, host_keys=host_keys).main_tree()
 
 
 def load_files(
@@ -57,14 +57,22 @@ def load_files(
 ) -> LoadResult:
     """Load all trees and tests of these files. The files may refer to each other's trees."""
     forms: list[Form] = []
-    unreadable: list[DodonaError] = []
+    unusable: list[DodonaError] = []
     for path in paths:
         try:
-            forms.extend(read_file(path))
+            content = read_file(path)
         except ReadError as error:
-            unreadable.append(error)
+            unusable.append(error)
+        else:
+            forms.extend(content)
+            if not content:
+                unusable.append(_no_tree_error(SourceLocation(str(path))))
     loaded = Loader(registry, host_keys).load(forms)
-    return LoadResult(loaded.trees, loaded.tests, (*unreadable, *loaded.problems))
+    return LoadResult(loaded.trees, loaded.tests, (*unusable, *loaded.problems))
+
+
+def _no_tree_error(where: SourceLocation | None) -> LoadError:
+    return LoadError("there is no tree.", where=where, hint='Write (tree "name" …).')
 
 
 @dataclass(slots=True)

@@ -35,6 +35,15 @@ class Registry:
         for kind in kinds:
             self.add_kind(kind)
 
+    def extended_with(self, other: Registry) -> Registry:
+        """Return a registry with the names of both; those of the other one take precedence."""
+        both = Registry()
+        for registry in (self, other):
+            both.kinds.update(registry.kinds)
+            both.leaves.update(registry.leaves)
+            both.decorations.update(registry.decorations)
+        return both
+
     def add_kind(self, kind: NodeKind) -> None:
         if kind.name in self.kinds:
             raise LoadError(f"node kind '{kind.name}' is registered twice.")

@@ -92,9 +92,8 @@ class ScriptedRegistry(Registry):
         scripts: Mapping[str, tuple[ScriptedResult, ...]],
         on_call: Callable[[str], None],
     ) -> None:
-        super().__init__(tuple(base.kinds.values()))
-        self.leaves.update(base.leaves)
-        self.decorations.update(base.decorations)
+        super().__init__()
+        self.kinds, self.leaves, self.decorations = base.kinds, base.leaves, base.decorations
         self._default_results = scripts.get("default")
         self._on_call = on_call
         self._scripts = {n: LeafScript(n, results, on_call) for n, results in scripts.items()}

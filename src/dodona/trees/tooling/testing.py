@@ -67,9 +67,15 @@ class TestResult:
 
 
 def test_files(path: Path) -> list[Path]:
-    """Return the file and its test file in the same folder: `inbox.lisp`, `inbox.test.lisp`."""
-    test_file = path.with_name(f"{path.stem}.test{path.suffix}")
-    return [path, test_file] if test_file.exists() else [path]
+    """Return a tree file and its test file in the same folder: `inbox.lisp`, `inbox.test.lisp`.
+
+    Either of them names both. A file that is missing is left out, unless it is the named one.
+    """
+    if path.stem.endswith(".test"):
+        tree, test = path.with_name(path.stem.removesuffix(".test") + path.suffix), path
+    else:
+        tree, test = path, path.with_name(f"{path.stem}.test{path.suffix}")
+    return [each for each in (tree, test) if each == path or each.exists()]
 
 
 def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]:

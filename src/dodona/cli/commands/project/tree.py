@@ -14,7 +14,7 @@ from dodona.cli.terminal import tree_run
 from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_run import load_leaves
 from dodona.core import errors
-from dodona.core.errors import LoadError
+from dodona.core.errors import LoadError, SourceLocation
 from dodona.trees import registry
 from dodona.trees.language.loader import LoadResult, load_files
 from dodona.trees.language.tree import Tree
@@ -36,22 +36,28 @@ def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
 
 
 def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
-    """Load trees to show or check. Without leaf files, the agent's built-in leaves are used."""
-    if leaves:
-        return load_trees(trees, leaves)
+    """Load trees to show or check, with the agent's leaves and those of the leaf files.
+
+    A leaf of a file replaces the agent's leaf with the same name.
+    """
     from dodona.agent.leaves import REGISTRY  # noqa: PLC0415 - slow, and rarely needed
 
-    return load_files(trees, registry=REGISTRY)
+    load_leaves(leaves)
+    return load_files(trees, registry=REGISTRY.extended_with(registry))
 
 
-def pick_tree(loaded: LoadResult, name: str | None) -> Tree:
-    """Return the tree with this name, or the main tree."""
+def pick_tree(loaded: LoadResult, path: Path, name: str | None) -> Tree:
+    """Return the tree of this file with this name, or its main tree."""
     first = loaded.main_tree()
     if name is None:
         return first
     if name not in loaded.trees:
         names = ", ".join(loaded.trees)
-        raise LoadError(f'unknown tree "{name}".', hint=f"Trees in the file: {names}.")
+        raise LoadError(
+            f'there is no tree "{name}".',
+            where=SourceLocation(str(path)),
+            hint=f"Trees in the file: {names}.",
+        )
     return loaded.trees[name]
 
 
@@ -62,7 +68,7 @@ def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     All problems are reported at once. The exit code is 0 if there are none.
     """
     arguments = sort_files(files, leaves)
-    loaded = read_trees(arguments.trees, arguments.leaves)
+    loaded = read_trees(_with_tree_files(arguments.trees), arguments.leaves)
     if not loaded.problems and not loaded.trees:
         loaded.main_tree()
     loaded = replace(loaded, problems=(*loaded.problems, *check_tests(loaded.tests)))
@@ -77,6 +83,12 @@ def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
             if not loaded.problems:
                 print_text(f"ok: {tree.name}, {len(tree.program().places)} nodes")
     return 1 if loaded.problems else 0
+
+
+def _with_tree_files(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the files, and before each test file the file with its trees."""
+    files = (test_files(path) if path.stem.endswith(".test") else [path] for path in paths)
+    return tuple(dict.fromkeys(each for group in files for each in group))
 
 
 def _report_json(loaded: LoadResult) -> dict[str, Any]:
@@ -103,7 +115,8 @@ def show_tree(
 ) -> None:
     """Show a tree as an outline, a Mermaid flowchart or JSON."""
     arguments = sort_files(files, leaves)
-    selected = pick_tree(read_trees((arguments.single_tree(),), arguments.leaves), tree)
+    path = arguments.single_tree()
+    selected = pick_tree(read_trees((path,), arguments.leaves), path, tree)
     if json or format == "json":
         print_json(show.as_json(selected))
     else:
@@ -124,7 +137,8 @@ def run(
     The exit code is 0 if the tree succeeds.
     """
     arguments = sort_files(files, leaves, settings)
-    selected = pick_tree(load_trees((arguments.single_tree(),), arguments.leaves), tree)
+    path = arguments.single_tree()
+    selected = pick_tree(load_trees((path,), arguments.leaves), path, tree)
     return tree_run.run_tree(
         selected, arguments.values, flags or tree_run.TreeRunFlags(), as_json=json
     )
@@ -143,7 +157,8 @@ def trace(
 ) -> int:
     """Run a tree and show its ticks and the time per node."""
     arguments = sort_files(files, leaves, settings)
-    selected = pick_tree(load_trees((arguments.single_tree(),), arguments.leaves), tree)
+    path = arguments.single_tree()
+    selected = pick_tree(load_trees((path,), arguments.leaves), path, tree)
     return tree_run.trace_tree(selected, arguments.values, last=last, as_json=json)
 
 
@@ -151,16 +166,16 @@ def trace(
 def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Run the tests of tree files.
 
-    Tests of NAME.lisp are in that file and in NAME.test.lisp. The exit code is 0
-    if all pass.
+    Tests of NAME.lisp are in that file and in NAME.test.lisp; pass either. The exit code
+    is 0 if all pass.
     """
     arguments = sort_files(files, leaves)
     load_leaves(arguments.leaves)
     # Many tests make a leaf raise. A failed test reports its own error.
     logging.getLogger("dodona.trees").setLevel(logging.CRITICAL)
     results: list[TestResult] = []
-    for path in arguments.trees:
-        for result in run_tests(test_files(path), registry):
+    for paths in dict.fromkeys(tuple(test_files(path)) for path in arguments.trees):
+        for result in run_tests(paths, registry):
             results.append(result)
             if not json:
                 _print_test_result(result)
