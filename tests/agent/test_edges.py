@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from dodona.agent.api import ORACLE_TREE
 from dodona.agent.conversation.exchange import ExchangeRecord
+from dodona.agent.leaves import REGISTRY
 from dodona.agent.leaves.answer import EMPTY_ANSWER_TEXT
-from dodona.core.chunks import RestartChunk, StreamChunk
+from dodona.core.chunks import (
+    ContentChunk,
+    DoneChunk,
+    RestartChunk,
+    StreamChunk,
+    SystemChunk,
+    ThinkingChunk,
+)
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, ProviderError, ProviderErrorKind
 from dodona.core.events import TREE_ESCALATED
@@ -18,7 +27,8 @@ from dodona.core.ports.model import ModelRequest
 from dodona.models.fallback import FallbackModel
 from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
-from dodona.trees import Watchdog
+from dodona.trees import Blackboard, Registry, Step, Tree, Watchdog, load
+from dodona.trees.nodes import KINDS
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
 from tests.clock import Clock
@@ -226,3 +236,76 @@ async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path, cl
         await until(server.left.is_set, "the end of the request")
         (record,) = await here.records()
         assert record.estimated
+
+
+def says_first(output: object, *, thread: bool = False) -> Tree:
+    """The Oracle's tree with a leaf of its author before everything else."""
+    registry = Registry(KINDS)
+    registry.leaves.update(REGISTRY.leaves)
+    registry.decorations.update(REGISTRY.decorations)
+
+    @registry.leaf("poem.recite", step=not thread, thread=thread, effect="none")
+    def recite(bb: Blackboard, step: Step) -> None:
+        del bb
+        step.emit(output)
+
+    begin = '(action begin :fn "oracle.begin")'
+    text = ORACLE_TREE.read_text()
+    assert begin in text
+    return load(text.replace(begin, f'{begin} (action :fn "poem.recite")'), registry=registry)
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_text_that_a_leaf_emits_is_content(file: Path, *, thread: bool) -> None:
+    """As the guide says; also for readers that come after the end of the run."""
+    tree = says_first("The oak speaks. ", thread=thread)
+    async with opened(file, ScriptedModel(["Yes."]), tree=tree) as here:
+        run_id = await here.ask()
+        live, stored = await here.chunks(run_id), await here.chunks(run_id)
+
+        assert text_of(live) == text_of(stored) == "The oak speaks. Yes."
+
+
+_CANNOT_SEND = (
+    (5, "cannot send a value of type int."),
+    (None, "cannot send a value of type NoneType."),
+    ({"type": "content", "content": "oak"}, "cannot send a value of type dict."),
+    (
+        DoneChunk(tokens_used=1, model_used="m", context_id="run-1", context_tokens_remaining=0),
+        "cannot send a value of type DoneChunk.",
+    ),
+    (
+        ContentChunk(7),  # pyright: ignore[reportArgumentType]
+        "cannot send this ContentChunk: Expected `str`, got `int`.",
+    ),
+    (
+        SystemChunk(system_type="note", system_message="oak", metadata=[]),  # pyright: ignore[reportArgumentType]
+        "cannot send this SystemChunk: Expected `object`, got `array` - at `$.metadata`.",
+    ),
+    (
+        ThinkingChunk(None),  # pyright: ignore[reportArgumentType]
+        "cannot send this ThinkingChunk: Expected `str`, got `null`.",
+    ),
+)
+
+
+@pytest.mark.parametrize(("output", "problem"), _CANNOT_SEND)
+@pytest.mark.parametrize("thread", [False, True])
+async def test_what_cannot_be_sent_ends_the_run_with_an_error_at_the_leaf(
+    file: Path, output: object, problem: str, *, thread: bool
+) -> None:
+    """The error names the leaf and its place in the tree, and no model is called."""
+    model = ScriptedModel(["Yes.", "Never said."])
+    async with opened(file, model, tree=says_first(output, thread=thread)) as here:
+        run_id = await here.ask()
+        run = await here.ended(run_id)
+        live, stored = await here.chunks(run_id), await here.chunks(run_id)
+
+        assert run.status is RunStatus.FAILED
+        assert run.error is not None
+        assert run.error.message == f"leaf 'poem.recite': {problem}"
+        (error,) = bodies(live, "error")
+        assert bodies(stored, "error") == [error]
+        line = ORACLE_TREE.read_text().splitlines()[error["error"]["where"]["line"] - 1]
+        assert "oracle.begin" in line
+        assert error["error"]["code"] == "tree_invalid"

@@ -256,7 +256,7 @@ class Driver:
             journal=context.journal,
             globals=RunGlobals(context, context.journal),
             emit=partial(emit_tree_event, context),
-            output=context.feed.append,
+            output=context.publish_output,
             replay=_ignore_chunk,  # the feed already has them
             on_live=on_live,
             watchdog=self._watchdog,

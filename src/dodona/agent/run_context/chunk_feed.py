@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, cast, get_args
 
-from msgspec import convert
+from msgspec import UNSET, UnsetType, ValidationError, convert
 
 from dodona.core.chunks import (
     SEQ_PER_ATTEMPT,
     AnyChunk,
     ContentChunk,
+    DoneChunk,
+    ErrorChunk,
     StreamChunk,
     ThinkingChunk,
+    Untrusted,
 )
+from dodona.core.errors import TreeError
 from dodona.core.json_document import to_builtins
+
+# Readers stop at a done or an error chunk, so only the end of the run publishes one.
+_LEAF_CHUNKS: Final = frozenset(get_args(AnyChunk)) - {DoneChunk, ErrorChunk}
 
 # Redacts secrets in every string of a JSON value.
 Redact: TypeAlias = Callable[[Any], Any]
@@ -82,6 +89,15 @@ class ChunkFeed:
             self._wake_waiters()
         return numbered
 
+    def append_output(
+        self, output: object, *, untrusted: Untrusted | UnsetType = UNSET
+    ) -> StreamChunk:
+        """Number and publish the output of a leaf. Raise TreeError if readers could not read it."""
+        try:
+            return self.append(_to_chunk(output, untrusted))
+        except ValidationError as error:
+            raise TreeError(f"cannot send this {type(output).__name__}: {error}.") from error
+
     @property
     def last_seq(self) -> int:
         """Sequence number of the last published chunk; 0 if there is none."""
@@ -128,3 +144,18 @@ class ChunkFeed:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _to_chunk(output: object, untrusted: Untrusted | UnsetType) -> AnyChunk:
+    """Return the chunk for a leaf's output: a text is content, and a chunk is itself."""
+    if isinstance(output, str):
+        output = ContentChunk(output, untrusted)
+    if type(output) not in _LEAF_CHUNKS:
+        raise TreeError(
+            f"cannot send a value of type {type(output).__name__}.",
+            hint="Send a text, or a chunk of dodona.core.chunks other than done and error.",
+        )
+    chunk = cast("AnyChunk", output)
+    if isinstance(chunk, ContentChunk | ThinkingChunk):  # for the others, `assign_seq` checks
+        convert(chunk.content, str)
+    return chunk

@@ -24,7 +24,7 @@ from dodona.agent.run_context.overrides import UserOverrides
 from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
 from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
-from dodona.core.chunks import Untrusted
+from dodona.core.chunks import StreamChunk, Untrusted
 from dodona.core.domain.budgets import BillingScope
 from dodona.core.domain.conversations.conversation import NO_OPTIONS, ClaimedRun, RunOptions
 from dodona.core.domain.conversations.sessions import session_key
@@ -181,6 +181,13 @@ class RunContext:
     def untrusted(self) -> Untrusted | UnsetType:
         """Whether URLs in the text of the model may carry private text out."""
         return True if self.marks and self.has_read_private else UNSET
+
+    def publish_output(self, output: object) -> StreamChunk:
+        """Publish the output of a leaf, a chunk or a text; return the chunk that its step records.
+
+        Raises TreeError for anything else.
+        """
+        return self.feed.append_output(output, untrusted=self.untrusted)
 
     def add_prompt(self, *messages: Message) -> None:
         """Add the messages of a request to the transcript, after the history."""

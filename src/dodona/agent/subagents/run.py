@@ -93,11 +93,11 @@ async def run_subagent(
     sub_context = context.for_subagent(role, chosen)
     sub_context.record_reading(task_provenance.marks, is_private=task_provenance.is_private)
 
-    def append_chunk(chunk: chunks.AnyChunk) -> StreamChunk:
+    def append_output(output: object) -> StreamChunk:
         step.progress()
-        if isinstance(chunk, chunks.ToolCallChunk | chunks.ToolResultChunk | chunks.ApprovalChunk):
-            chunk = replace(chunk, agent=role.name)
-        return context.feed.append(chunk)
+        if isinstance(output, chunks.ToolCallChunk | chunks.ToolResultChunk | chunks.ApprovalChunk):
+            output = replace(output, agent=role.name)
+        return sub_context.publish_output(output)
 
     run = Run(
         role.tree,
@@ -112,7 +112,7 @@ async def run_subagent(
             host=sub_context,
             journal=PrefixedJournal(context.journal, context.step_key(step)),
             emit=partial(emit_tree_event, sub_context),
-            output=append_chunk,
+            output=append_output,
             replay=_ignore_chunk,  # the feed already has them
             on_live=sub_context.mark_live,
         ),

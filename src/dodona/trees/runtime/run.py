@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from dodona.trees.runtime.debugger import Debugger, debug_node
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Branch, Instrument, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
-from dodona.trees.runtime.step import AsyncStep
+from dodona.trees.runtime.step import AsyncStep, Step
 from dodona.trees.runtime.timer import Timer
 from dodona.trees.runtime.trace import Trace, trace_node
 from dodona.trees.runtime.watchdog import Watchdog
@@ -371,26 +371,37 @@ class Run:
         else:
             handle(chunk)
 
-    def deliver(self, chunk: Any) -> Any:
-        """Pass a chunk of output to the host. Return the chunk that the step records."""
-        recorded = self._call_output(self.options.output, chunk)
-        return chunk if recorded is None else recorded
+    def deliver(self, chunk: Any, step: Step) -> Sequence[Any]:
+        """Pass a chunk of output to the host. Return the chunk that the step records, if any."""
+        recorded = self._call_output(self.options.output, chunk, step)
+        if self._output_error is not None:
+            return ()  # nothing could read it again
+        return (chunk if recorded is None else recorded,)
 
-    def replay(self, chunk: Any) -> None:
+    def replay(self, chunk: Any, step: Step) -> None:
         """Pass a chunk of output from the journal to the host."""
-        self._call_output(self.options.replay or self.options.output, chunk)
+        self._call_output(self.options.replay or self.options.output, chunk, step)
 
-    def _call_output(self, handler: Callable[[Any], Any] | None, chunk: Any) -> Any:
-        """Call the host's handler. Its exception ends the run; it is not an error of the leaf."""
+    def _call_output(self, handler: Callable[[Any], Any] | None, chunk: Any, step: Step) -> Any:
+        """Call the host's handler. Its exception ends the run, whatever the leaf does.
+
+        A TreeError is about what the leaf has sent, so it names the leaf and its place.
+        """
         self.mark_progress()
         if handler is None or self._output_error is not None:
             return None
         try:
             return handler(chunk)
+        except TreeError as error:
+            self._output_error = TreeError(
+                f"leaf '{step.leaf.name}': {error.message}",
+                where=step.place.node.span.location(),
+                hint=error.hint,
+            )
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
             self._output_error = error
-            self.cancel("deaf")
-            return None
+        self.cancel("deaf")
+        return None
 
     def emit(self, kind: str, severity: Severity, **payload: Any) -> None:
         if self.options.emit is not None:

@@ -72,7 +72,7 @@ class Step:
     def _deliver(self, chunk: Any) -> None:
         # Check again: the thread may have been abandoned since it sent this.
         if not self._fenced:
-            self._chunks.append(self.frame.run.deliver(chunk))
+            self._chunks.extend(self.frame.run.deliver(chunk, self))
 
     def begin_or_replay(self, arguments: Mapping[str, Any]) -> Status | None:
         """Begin the step. If the journal has its outcome, apply that and return the status."""
@@ -135,7 +135,7 @@ class Step:
         except TreeError as error:
             return run.fail_node(self.place, self.frame, error)
         for chunk in record.chunks:
-            run.replay(chunk)
+            run.replay(chunk, self)
         if record.error is not None:
             self.frame.board.set_reserved("_error", dict(record.error))
         return SUCCESS if record.succeeded else FAILURE
