@@ -50,6 +50,21 @@ def test_the_third_time_is_a_loop_and_is_told_once() -> None:
     assert rounds(READ, FIND, READ, FIND, READ) == ["", "", "", "", pattern]
 
 
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [
+        ("read_code", [{"path": "a.py", "first": n, "last": n + 99} for n in (1, 100, 200, 300)]),
+        ("thread_read", [{"thread_id": 7, "after": n} for n in (0, 50, 100, 150)]),
+        ("docs_read", [{"file_path": "a", "offset": n, "limit": 9} for n in (0, 9, 18, 27)]),
+        ("docs_find", [{"query": "oak", "cursor": n} for n in (None, "b", "c", "d")]),
+    ],
+)
+def test_paging_is_no_loop(name: str, pages: list[dict[str, object]]) -> None:
+    """Calls for other parts of the same thing are progress; the same part again is a loop."""
+    assert rounds(*(call(name, **page) for page in pages)) == [""] * 4
+    assert rounds(*(call(name, **pages[1]) for _ in range(3)))[-1].startswith(f"{name}(")
+
+
 def test_what_is_long_ago_does_not_count() -> None:
     """Six rounds are looked at."""
     others = [call("vault_read", path=f"{n}.md") for n in range(4)]

@@ -11,6 +11,11 @@ import msgspec
 from dodona.core.messages import ToolCall
 
 KEY_ARGUMENTS: Final = ("path", "query", "thread_id", "file_path")
+# Which part of the result to return. A model that pages through a file or a thread makes progress.
+RANGE_ARGUMENTS: Final = (
+    *("first", "last", "lines", "range", "start", "end", "start_line", "end_line"),
+    *("offset", "skip", "page", "cursor", "page_token", "after", "before", "from", "to"),
+)
 WINDOW: Final = 6
 THRESHOLD: Final = 3
 
@@ -40,6 +45,8 @@ def _signature(call: ToolCall) -> str:
     except (ValueError, RecursionError):
         return f"{call.name}({call.arguments[:80]})"
     arguments = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
-    text = ",".join(f"{name}={arguments[name]}" for name in KEY_ARGUMENTS if name in arguments)
-    # Without key arguments, compare all arguments: otherwise different calls would look the same.
-    return f"{call.name}({text or call.arguments[:200]})"
+    if not any(name in arguments for name in KEY_ARGUMENTS):
+        # Compare all arguments: otherwise different calls would look the same.
+        return f"{call.name}({call.arguments[:200]})"
+    names = (name for name in (*KEY_ARGUMENTS, *RANGE_ARGUMENTS) if name in arguments)
+    return f"{call.name}({','.join(f'{name}={arguments[name]}' for name in names)})"
