@@ -309,3 +309,11 @@ async def test_what_cannot_be_sent_ends_the_run_with_an_error_at_the_leaf(
         line = ORACLE_TREE.read_text().splitlines()[error["error"]["where"]["line"] - 1]
         assert "oracle.begin" in line
         assert error["error"]["code"] == "tree_invalid"
+
+
+async def test_stored_settings_of_another_version_do_not_fail_a_question(file: Path) -> None:
+    """Whatever their names and values; those that this version knows apply."""
+    stored = {"shelf": ["oak", {"elm": 1}], "max_iterations": 0, "subagent_model": "gone"}
+    async with opened(file, ScriptedModel(["Yes."])) as here:
+        await here.store.settings.update(USER, lambda _: stored)
+        assert (await here.answered()).answer == "Yes."

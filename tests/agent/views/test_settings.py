@@ -61,3 +61,34 @@ async def test_changes_at_the_same_time_do_not_undo_each_other(storage: Store) -
         *(preferences.change("ada", {name: value}) for name, value in wanted.items())
     )
     assert await preferences.get("ada") == {**DEFAULTS, **wanted}
+
+
+async def test_stored_settings_of_another_version_are_ignored_with_a_warning(
+    storage: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unknown names and values out of bounds; they stay stored, for the version that knows them."""
+    views = AsJson(SettingsViews(storage))
+    stored = {"shelf": 3, "max_iterations": 99, "thinking_enabled": "yes", "timeout_seconds": 60}
+    await storage.settings.update("eve", lambda _: stored)
+
+    for _ in range(2):
+        assert await views.get("eve") == {**DEFAULTS, "timeout_seconds": 60}
+    changed = await views.change("eve", {"oracle_model": "oak"})
+    assert changed == {**DEFAULTS, "timeout_seconds": 60, "oracle_model": "oak"}
+    assert await storage.settings.get("eve") == {**stored, "oracle_model": "oak"}
+    prefix = "ignored a stored setting of user eve: "
+    assert sorted(record.message.removeprefix(prefix) for record in caplog.records) == [
+        "max_iterations must be a whole number from 1 to 50 (got 99). The default applies.",
+        "there is no setting 'shelf'.",
+        "thinking_enabled must be true or false (got 'yes'). The default applies.",
+    ]
+    with pytest.raises(BadRequest, match="there is no field 'shelf'"):
+        await views.change("eve", {"shelf": 4})
+
+
+async def test_all_settings_can_be_replaced_whatever_is_stored(storage: Store) -> None:
+    """PUT stores all settings of this version, and nothing else."""
+    views = AsJson(SettingsViews(storage))
+    await storage.settings.update("mia", lambda _: {"shelf": 3, "max_iterations": 99})
+    assert await views.replace("mia", {}) == DEFAULTS
+    assert await storage.settings.get("mia") == DEFAULTS

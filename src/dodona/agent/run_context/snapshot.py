@@ -19,12 +19,11 @@ from dodona.agent.conversation.prompts import PromptLoader, render
 from dodona.agent.run_context.deps import ORACLE_NAME, RunDeps
 from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.agent.turn_control.settings import ModelSettings
+from dodona.agent.turn_control.settings import ModelSettings, read_settings
 from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef
 from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import NotFound, TreeError
-from dodona.core.json_document import parse_document
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import ToolCategory
@@ -183,14 +182,13 @@ class SnapshotBuilder:
         prompts = await self._prompt_texts(self._prompt_folder(inputs))
         options, sources = inputs.options, inputs.options.sources
         tools = self._allowed_tools(agent, sources)
-        settings = inputs.settings
+        model_settings = read_settings(inputs.settings, user_id=inputs.context.user_id)
         key = (
-            *(agent, id(tree), prompts, id(tools), tuple(settings.items())),
+            *(agent, id(tree), prompts, id(tools), model_settings),
             *(options.model, inputs.project.id),
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
-            model_settings = parse_document(ModelSettings, settings)
             prompt, *subagent_prompts = prompts
             record = SnapshotRecord(
                 tree=_tree_source(tree),
@@ -207,7 +205,7 @@ class SnapshotBuilder:
                 soul=agent.soul,
                 system_prompt=agent.system_prompt,
             )
-            snapshot = self._build_snapshot(record, tree, tools, inputs.project.id)
+            snapshot = self._build_snapshot(record, tree, tools, inputs)
             self._cache_snapshot(key, snapshot)
         return snapshot
 
@@ -271,7 +269,7 @@ class SnapshotBuilder:
         agent = self._deps.agents().get(record.agent)
         try:
             tree = self._load_tree(record.tree, None if agent is None else self._get_tree(agent.id))
-            return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs.project.id)
+            return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs)
         except TreeError as error:
             first = error.problems()[0]
             raise TreeError(
@@ -287,11 +285,11 @@ class SnapshotBuilder:
         return current if is_same and current is not None else load(text, registry=self._registry)
 
     def _build_snapshot(
-        self, record: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str
+        self, record: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], inputs: ClaimedRun
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
-        text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
-        settings = parse_document(ModelSettings, record.settings)
+        text = _render_system_prompt(record, {"project_id": inputs.project.id, "tools": names})
+        settings = read_settings(record.settings, user_id=inputs.context.user_id)
         encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             name=ORACLE_NAME,

@@ -11,10 +11,15 @@ from typing import Annotated, Any, Final, TypeAlias
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
-from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, changed_values
+from dodona.agent.turn_control.settings import (
+    ModelSettings,
+    SettingsChange,
+    changed_values,
+    read_settings,
+)
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest
-from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp, parse_document
+from dodona.core.json_document import JsonDocument, RequestDocument, Timestamp
 from dodona.store import Store
 
 MAX_PATHS: Final = 100
@@ -133,7 +138,7 @@ class SettingsViews:
 
     async def get(self, user_id: str) -> ModelSettings:
         """Return all settings."""
-        return parse_document(ModelSettings, await self._settings.get(user_id))
+        return read_settings(await self._settings.get(user_id), user_id=user_id)
 
     async def change(self, user_id: str, change: SettingsChange) -> ModelSettings:
         """Change some settings atomically, and return all settings.
@@ -151,4 +156,4 @@ class SettingsViews:
     async def _update(
         self, user_id: str, update: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> ModelSettings:
-        return parse_document(ModelSettings, await self._settings.update(user_id, update))
+        return read_settings(await self._settings.update(user_id, update), user_id=user_id)
