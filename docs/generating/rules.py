@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dodona.agent.events.dispatch import MAX_RULE_DEPTH
+from dodona.agent.events.rule_context import MAX_CALLS, MAX_MESSAGES
 from dodona.conditions.condition import MAX_EVALUATION_SECONDS
+from dodona.conditions.values import MAX_LIST_LENGTH, MAX_TEXT_CHARS
 from dodona.core.domain.rules import HOOKS
 from dodona.rules import RuleBook
 from dodona.rules.parameters import RuleParameter
@@ -83,10 +85,12 @@ PACK: Final[Mapping[str, str]] = {
 CONTEXT: Final[Mapping[str, str]] = {
     "turn": "`number`, `max_iterations`, `tokens_used`, `token_budget`, `context_tokens`, "
     "`context_size`, `elapsed_seconds`, `timeout_seconds`",
-    "history": "`runs` (of this conversation), `tool_calls`, `failures` (by tool), "
-    "`failures_in_a_row` (of this run)",
-    "user": "`id`, `settings` (the run limits)",
-    "project": "`id`",
+    "history": "`runs` (of this conversation); of this run: `tool_calls` (their number), "
+    f"`failures` (by tool), `failures_in_a_row`, and `calls`, the last {MAX_CALLS}, each with "
+    f"`tool`, `arguments`, `failed` and `ms`; `messages`, the last {MAX_MESSAGES} that the model "
+    "sees, oldest first, each with `role` (`user`, `assistant`, `tool` or `context`) and `text`",
+    "user": "`id`, `settings` ([all of them](settings.md))",
+    "project": "`id`, `settings`",
     "state": "the values that the rule's pack has stored for the user",
     "event": "`type`, `source`, `severity`, `payload`",
     "result": "after a tool call: `tool`, `call`, `characters`, `entries`, `failed`, `ms`, `text`",
@@ -121,8 +125,9 @@ def rules_page() -> str:
         f"### parameters.NAME\n\n{keys(RuleParameter, PARAMETER)}",
         *_actions(),
         "## Context",
-        prose("""Conditions and templates can use `context`, with the parts below, and `params`,
-            the parameters with the user's values."""),
+        prose(f"""Conditions and templates can use `context`, with the parts below, and `params`,
+            the parameters with the user's values. Conditions see at most
+            {MAX_TEXT_CHARS:,} characters of a text, and {MAX_LIST_LENGTH} elements of a list."""),
         table(("context.", "contains"), [(f"`{part}`", text) for part, text in CONTEXT.items()]),
         "## Limits",
         prose(f"""A rule that raises an error is logged and does not fire. A condition may use

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from dodona.agent.events.rule_context import MAX_CALLS, MAX_MESSAGES
 from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.views.rules import RuleChange, RuleSample
 from dodona.core.domain.conversations.conversation import RunStatus
@@ -530,3 +532,71 @@ model = true
     async with opened(file, ScriptedModel([]), rules=rules) as here:
         (problem, *_) = (await here.agency.rules.list(USER)).problems
         assert "asking.lisp" in problem
+
+
+SEES = """
+trigger = "on_session_end"
+condition = '''
+context.history.messages.exists(m, m.role == "user" && m.text.contains("elm")) &&
+  context.history.messages.exists(m, m.role == "assistant" && m.text == "An oak.") &&
+  context.history.messages.exists(m, m.role == "tool" && m.text == "echo says two") &&
+  context.history.calls.exists_one(c, c.tool == "fail" && c.failed && c.ms >= 0) &&
+  context.history.calls[1].arguments.query == "two" && size(context.history.calls) == 2 &&
+  context.user.settings.librarian_timeout == 1100 && context.user.settings.max_iterations == 15 &&
+  context.project.settings.season == "autumn"
+'''
+[action]
+kind = "set_state"
+key = "seen"
+[action.value]
+first = "{{ context.history.messages[0].text }}"
+calls = "{{ context.history.calls | length }}"
+percent = "{{ context.user.settings.soft_warning_percent }}"
+season = "{{ context.project.settings.season }}"
+"""
+
+
+async def test_rules_see_messages_calls_and_settings(file: Path, rules: Path) -> None:
+    """Of the conversation, of the run, of the user and of the project."""
+    write(rules, "sees", SEES)
+    model = ScriptedModel(["An oak.", calls(("fail", "one"), ("echo", "two")), "An elm."])
+    async with opened(file, model, rules=rules) as here:
+        await here.set(librarian_timeout=1100)
+        await here.answered("What is it?")
+        await here.store.projects.update(
+            USER, "default", lambda project: replace(project, settings={"season": "autumn"})
+        )
+        await here.answered("And the elm?")
+        seen = (await here.store.pack_state.all(USER))["user"]["seen"]
+        values = {"first": "What is it?", "calls": "2", "percent": "70", "season": "autumn"}
+        assert seen.value == values
+
+
+async def test_rules_see_the_newest_messages_and_calls(file: Path, rules: Path) -> None:
+    """Their number and their texts are bounded, so that a long run does not slow down its rules."""
+    write(
+        rules,
+        "counts",
+        """
+trigger = "on_session_end"
+[action]
+kind = "set_state"
+key = "seen"
+[action.value]
+messages = { cel = "size(context.history.messages)" }
+calls = { cel = "size(context.history.calls)" }
+longest = { cel = "size(context.history.messages[0].text)" }
+last = { cel = "context.history.calls[size(context.history.calls) - 1].arguments.query" }
+""",
+    )
+    turns = [calls(*((("echo", f"{t}-{n}" + "x" * 3000)) for n in range(5))) for t in range(11)]
+    model = ScriptedModel([*turns, "Done."])
+    async with opened(file, model, rules=rules, summarise_results=False) as here:
+        await here.answered()
+        seen = (await here.store.pack_state.all(USER))["user"]["seen"]
+        assert seen.value == {
+            "messages": MAX_MESSAGES,
+            "calls": MAX_CALLS,
+            "longest": 2000,
+            "last": ("10-4" + "x" * 3000)[:2000],
+        }

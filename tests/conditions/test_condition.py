@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from dodona.conditions import BoundedValues, ConditionFailed, compile_condition, compile_value
+from dodona.conditions import (
+    BoundedValues,
+    ConditionFailed,
+    LazyFields,
+    compile_condition,
+    compile_value,
+)
 from dodona.core.errors import ConfigError
 
 NAMES = ("context.turn", "context.event", "context.result", "params")
@@ -146,3 +152,45 @@ def test_the_library_is_imported_on_use() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "built"),
+    [
+        ("context.turn.number > 0", []),
+        ("context.history.failures == 2", []),
+        ("context.history.messages.exists(m, m == 'oak')", ["messages"]),
+        ("has(context.history.messages) && context.history.failures > 1", ["messages"]),
+        ("has(context.history.none) || context.history.failures > 1", []),
+        ("context . history . calls == ['oak'] && params.most == 0", ["calls"]),
+        ("context.history['messages'] == ['oak']", ["calls", "messages"]),
+        ("context.history[params.name] == ['oak']", ["calls", "messages"]),
+        ("context.history.exists(name, name == 'calls')", ["calls", "messages"]),
+        ("size(context.history) == 3", ["calls", "messages"]),
+    ],
+)
+def test_a_field_is_built_only_if_the_expression_reads_it(source: str, built: list[str]) -> None:
+    """An expression over the whole object reads all fields; several conditions share them."""
+    names = ("context.turn", "context.history", "params")
+    requested: list[str] = []
+
+    def build(name: str) -> list[str]:
+        requested.append(name)
+        return ["oak"]
+
+    lazy = LazyFields(
+        {"failures": 2, "calls": lambda: build("calls"), "messages": lambda: build("messages")}
+    )
+    parts = {"context.turn": {"number": 1}, "context.history": lazy}
+    shared = BoundedValues(parts)
+    condition = compile_condition(source, names=names)
+    for _ in range(2):
+        params = {"params": {"name": "messages", "most": 0}}
+        assert condition.holds(BoundedValues(params, fallback=shared))
+    assert sorted(requested) == built
+
+
+def test_a_missing_field_is_an_error_as_before() -> None:
+    """It names the field."""
+    with pytest.raises(ConditionFailed, match="the key 'nothing' is missing"):
+        compile_condition("params.nothing > 1", names=("params",)).holds({"params": {"most": 1}})

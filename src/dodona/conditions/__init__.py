@@ -9,12 +9,13 @@ from dodona.conditions.condition import (
     compile_condition,
     compile_value,
 )
-from dodona.conditions.values import BoundedValues, bound_value
+from dodona.conditions.values import BoundedValues, LazyFields, bound_value
 
 __all__ = [
     "BoundedValues",
     "Condition",
     "ConditionFailed",
+    "LazyFields",
     "bound_value",
     "compile_condition",
     "compile_value",

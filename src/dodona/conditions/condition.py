@@ -18,6 +18,7 @@ from dodona.conditions.tokens import Token, tokenize
 from dodona.conditions.values import BoundedValues
 from dodona.core.errors import DodonaError, ExpressionError
 
+_NO_TOKEN: Final = Token("", "", 0)
 MAX_EVALUATION_SECONDS: Final = 0.25  # CPU time of the thread; a typical condition takes 1/1000
 
 
@@ -34,12 +35,15 @@ class ConditionFailed(DodonaError):
 class Condition:
     """A compiled expression. Evaluation has no side effects and does not block."""
 
-    __slots__ = ("_expression", "_is_disabled", "_used_names", "source")
+    __slots__ = ("_expression", "_is_disabled", "_used_fields", "source")
 
-    def __init__(self, source: str, *, expression: Any, used_names: tuple[str, ...]) -> None:
+    def __init__(
+        self, source: str, *, expression: Any, used_fields: Mapping[str, tuple[str, ...] | None]
+    ) -> None:
+        """`used_fields` are those that the expression reads of each name; None for all."""
         self.source = source
         self._expression = expression
-        self._used_names = used_names
+        self._used_fields = used_fields
         self._is_disabled = False
 
     def __repr__(self) -> str:
@@ -76,7 +80,11 @@ class Condition:
                 hint="Simplify it.",
             )
         bounded = values if isinstance(values, BoundedValues) else BoundedValues(values)
-        data = {name: bounded[name] for name in self._used_names if name in bounded}
+        data = {
+            name: bounded[name] if fields is None else bounded.select_fields(name, fields)
+            for name, fields in self._used_fields.items()
+            if name in bounded
+        }
         started = thread_time()
         try:
             return self._expression.eval(data=data)
@@ -130,8 +138,12 @@ def _compile_expression(source: str, names: tuple[str, ...]) -> tuple[Condition,
     except (RuntimeError, TypeError, ValueError) as error:
         raise compile_error(source, str(error), tokens=tokens, names=names) from None
     _check_patterns(source, tokens)
-    used_names = tuple(name for name in names if _mentions(tokens, name))
-    condition = Condition(source, expression=expression, used_names=used_names)
+    used_fields = {name: _used_fields(tokens, name) for name in names}
+    condition = Condition(
+        source,
+        expression=expression,
+        used_fields={name: each for name, each in used_fields.items() if each != ()},
+    )
     return condition, expression.return_type().name()
 
 
@@ -151,7 +163,17 @@ def _environment(names: tuple[str, ...]) -> Any:
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
 
 
-def _mentions(tokens: list[Token], name: str) -> bool:
+def _used_fields(tokens: list[Token], name: str) -> tuple[str, ...] | None:
+    """Return the fields of a name that an expression reads as `name.field`; None for all."""
     parts = name.replace(".", " . ").split()
     words = [token.text for token in tokens]
-    return any(words[start : start + len(parts)] == parts for start in range(len(words)))
+    fields: dict[str, None] = {}
+    for start in range(len(words)):
+        end = start + len(parts)
+        if words[start:end] != parts:
+            continue
+        dot, field, after = [*tokens[end : end + 3], *[_NO_TOKEN] * 3][:3]
+        if dot.text != "." or field.kind != "word" or after.text == "(":
+            return None  # the whole value, an index, or a call such as exists(…)
+        fields[field.text.strip("`")] = None
+    return tuple(fields)

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from sys import float_info
 from typing import Any, Final, cast
 
 MAX_TEXT_CHARS: Final = 2_000
 MAX_LIST_LENGTH: Final = 200  # elements of a list, keys of an object
-MAX_VALUES: Final = 1_000  # per name; every 200 characters of a string count as one more
+MAX_VALUES: Final = 1_000  # per name or field; every 200 characters of a string count as one more
 MAX_DEPTH: Final = 12
 _INT64_LIMIT: Final = 2**63
+
+
+class LazyFields(Mapping[str, Any]):
+    """An object with fields that are built on first access: a function instead of a value."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = dict(fields)
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._fields[name]
+        if callable(value):
+            value = self._fields[name] = value()
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 class BoundedValues(Mapping[str, Any]):
@@ -32,6 +56,22 @@ class BoundedValues(Mapping[str, Any]):
             return self._fallback[name]
         self._bounded[name] = bounded = bound_value(self._raw[name])
         return bounded
+
+    def select_fields(self, name: str, fields: Sequence[str]) -> Any:
+        """Return an object with only these fields, each of them bounded; another value whole."""
+        if self._fallback is not None and name not in self._raw:
+            return self._fallback.select_fields(name, fields)
+        value = self._raw[name]
+        if not isinstance(value, Mapping):
+            return self[name]
+        selected: dict[str, Any] = {}
+        for field in fields:
+            if field in value:
+                key = f"{name}.{field}"
+                if key not in self._bounded:
+                    self._bounded[key] = bound_value(value[field])
+                selected[field] = self._bounded[key]
+        return selected
 
     def __contains__(self, name: object) -> bool:
         return name in self._raw or (self._fallback is not None and name in self._fallback)

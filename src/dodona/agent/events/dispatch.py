@@ -15,9 +15,8 @@ from typing import Any, Final, assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from dodona.agent.events.rule_context import rule_values
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.records import ToolResultRecord
-from dodona.agent.turn_control.state import AgentState
 from dodona.core.chunks import SystemChunk
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.domain.rules import (
@@ -36,7 +35,6 @@ from dodona.store.key_values import StoredValue
 from dodona.trees import Blackboard, Step
 
 MAX_RULE_DEPTH: Final = 5  # levels of events that rules emit in response to events
-MAX_RESULT_CHARS: Final = 2_000  # of a tool result that rules see
 
 _SEVERITY_BY_PRIORITY: Final = {
     "low": Severity.DEBUG,
@@ -176,53 +174,6 @@ def set_pack_state(context: RunContext, fired: RuleAction, values: Mapping[str, 
     if context.is_live:
         put_operation = context.deps.storage.pack_state.put_operation
         context.journal.add_to_next_commit(put_operation(context.user_id, fired.pack, stored))
-
-
-def rule_values(context: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that rule conditions can read. Kept small: it is built for each event."""
-    state: AgentState = context.latest_state
-    limits = state.config
-    notifications = context.notifications
-    return {
-        "turn": {
-            "number": state.turn,
-            "max_iterations": limits.max_iterations,
-            "tokens_used": state.tokens_used,
-            "token_budget": limits.token_budget,
-            "context_tokens": context.context_tokens,
-            "context_size": context.chosen_model.context_size,
-            "elapsed_seconds": round(state.elapsed_seconds, 3),
-            "timeout_seconds": limits.timeout_seconds,
-        },
-        "history": {
-            "runs": context.history.runs,
-            "tool_calls": notifications.call_count,
-            "failures": dict(notifications.failures_by_tool),
-            "failures_in_a_row": state.errors_in_a_row,
-        },
-        "user": {"id": context.user_id, "settings": limits.as_dict()},
-        "project": {"id": context.project_id},
-        "event": {
-            "type": event.type,
-            "source": event.source,
-            "severity": event.severity.value,
-            "payload": dict(event.payload),
-        },
-        "result": dict(result),
-    }
-
-
-def tool_result_for_rules(result: ToolResultRecord) -> dict[str, Any]:
-    """Return a tool result in the form that rules see."""
-    return {
-        "tool": result.name,
-        "call": result.id,
-        "characters": len(result.text),
-        "entries": result.entry_count or len(result.sources),
-        "failed": result.failed,
-        "ms": result.duration_ms,
-        "text": result.text[:MAX_RESULT_CHARS],
-    }
 
 
 def deliver_notices(

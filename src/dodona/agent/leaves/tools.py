@@ -9,7 +9,8 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from dodona.agent.conversation.exchange import Turn
-from dodona.agent.events.dispatch import emit_event, handle_event, tool_result_for_rules
+from dodona.agent.events.dispatch import emit_event, handle_event
+from dodona.agent.events.rule_context import tool_result_for_rules
 from dodona.agent.leaves.approval import (
     approval_of,
     check_approval,
@@ -169,7 +170,7 @@ def _result_event(host: RunContext, record: ToolResultRecord) -> Event:
     kind, severity = TOOL_CALL_SUCCESS, Severity.INFO
     if record.failed:
         kind = TOOL_CALL_TIMEOUT if record.timed_out else TOOL_CALL_FAILURE
-        severity, payload = Severity.WARNING, {**payload, "error": record.text[:200]}
+        severity, payload = Severity.ERROR, {**payload, "error": record.text[:200]}
     event = host.build_event(kind, severity, payload)
     return replace(event, marks=merge_marks(event.marks, record.marks)) if record.marks else event
 

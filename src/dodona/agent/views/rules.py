@@ -10,7 +10,8 @@ from msgspec import UNSET, Meta, UnsetType, convert, field
 from msgspec.structs import asdict
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
-from dodona.agent.turn_control.config import AgentConfig
+from dodona.agent.turn_control.settings import ModelSettings
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
@@ -177,21 +178,28 @@ def _merge_sample(defaults: dict[str, Any], sample: SampleContext) -> dict[str, 
 
 def _default_context(user_id: str, event: Event) -> dict[str, Any]:
     """The context of a run that has just started."""
-    limits = AgentConfig()
+    settings = ModelSettings()
     return {
         "turn": {
             "number": 1,
-            "max_iterations": limits.max_iterations,
+            "max_iterations": settings.max_iterations,
             "tokens_used": 0,
-            "token_budget": limits.token_budget,
+            "token_budget": settings.token_budget,
             "context_tokens": 0,
             "context_size": 128_000,
             "elapsed_seconds": 0.0,
-            "timeout_seconds": limits.timeout_seconds,
+            "timeout_seconds": settings.timeout_seconds,
         },
-        "history": {"runs": 0, "tool_calls": 0, "failures": {}, "failures_in_a_row": 0},
-        "user": {"id": user_id, "settings": limits.as_dict()},
-        "project": {"id": "default"},
+        "history": {
+            "runs": 0,
+            "tool_calls": 0,
+            "failures": {},
+            "failures_in_a_row": 0,
+            "calls": [],
+            "messages": [],
+        },
+        "user": {"id": user_id, "settings": settings.as_dict()},
+        "project": {"id": DEFAULT_PROJECT, "settings": {}},
         "event": {
             "type": event.type,
             "source": event.source,
