@@ -301,7 +301,7 @@ async def test_budgets_are_told(session_client: Client, script: Script) -> None:
         key = f"session:local:oracle:web:local:{session_client.project}"
         return next(each for each in found if each["scope"] == key)
 
-    told = {"kind": "session", "period": None, "unit": "tokens", "resets_at": None}
+    told = {"kind": "session", "period": None, "period_start": None, "resets_at": None}
     assert (await mine()).items() >= {**told, "ceiling": CEILING, "used": 1010, "held": 0}.items()
     async with session_client.stream("And?", max_tokens=700) as chunks:
         await script.reached(2)

@@ -200,6 +200,7 @@ async def test_budgets_are_told(office: Client, wire: Any, script: Script) -> No
     who = {"channel": "slack", "account": "acme"}
     async with speaking(office.session, office.url) as speaker:
         (daily,) = (await speaker.call("budget.status"))["budgets"]
+        assert daily["period_start"] == f"{daily['period']}T00:00:00Z"
         assert (daily["scope"], daily["ceiling"], daily["used"]) == ("daily", 0, 0)
         with pytest.raises(Refused) as caught:
             await speaker.call("chat.send", **who, content=f"a {office.tag}", wait=True)

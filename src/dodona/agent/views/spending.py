@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from time import time
 from typing import Annotated, Any, Final, cast
 
@@ -14,6 +15,7 @@ from dodona.core.domain.budgets import (
     BudgetUnit,
     kind_of,
     resets_at,
+    starts_at,
 )
 from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
 from dodona.core.json_document import JsonDocument
@@ -75,6 +77,16 @@ class BudgetDocument(JsonDocument, kw_only=True):
     used: float
     held: Annotated[float, Meta(description="Reserved by calls in progress.")]
     left: float
+    period_start: (
+        Annotated[
+            str,
+            Meta(
+                description="The start of the period; null for a budget that never resets.",
+                extra_json_schema={"format": "date-time"},
+            ),
+        ]
+        | None
+    )
     resets_at: Annotated[str, Meta(extra_json_schema={"format": "date-time"})] | None
 
 
@@ -141,7 +153,7 @@ def _sum(totals: UsageTotals, **name: str | None) -> UsageSum:
 def _budget_document(budget: Budget, ceiling: int) -> BudgetDocument:
     """The document of a budget, with the current ceiling, not that of the last call."""
     number = budget.unit.to_number
-    reset = resets_at(budget.period)
+    start, reset = starts_at(budget.period), resets_at(budget.period)
     return BudgetDocument(
         kind=kind_of(budget.scope),
         scope=budget.scope,
@@ -151,5 +163,10 @@ def _budget_document(budget: Budget, ceiling: int) -> BudgetDocument:
         used=number(budget.used),
         held=number(budget.reserved),
         left=number(max(0, ceiling - budget.used - budget.reserved)),
-        resets_at=reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
+        period_start=start and _format_time(start),
+        resets_at=reset and _format_time(reset),
     )
+
+
+def _format_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

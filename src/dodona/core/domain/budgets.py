@@ -184,6 +184,12 @@ def token_limits(token: ApiToken, at: float) -> Iterator[BudgetLimit]:
         yield BudgetLimit("token", period, BudgetUnit.USD, limits.budget_nanos)
 
 
+def starts_at(period: str) -> datetime | None:
+    """Return the start of a period; None for a period that never resets."""
+    bounds = period_bounds(period)
+    return None if bounds is None else bounds[0]
+
+
 def resets_at(period: str) -> datetime | None:
     """Return the start of the next period; None for a period that never resets."""
     bounds = period_bounds(period)

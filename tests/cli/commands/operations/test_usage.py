@@ -6,7 +6,7 @@ import asyncio
 import csv
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -93,12 +93,18 @@ def test_budgets_are_told_and_set(folder: Path) -> None:
     """What the records say counts from the beginning; the file keeps all that nobody spoke of."""
     user, daily = json.loads(ran(folder, "budget", "status", "--json"))["budgets"]
     assert (user["scope"], user["used"], user["left"]) == ("user:local", 1.75, 3.25)
-    assert (daily["ceiling"], daily["resets_at"] is not None) == (500_000, True)
+    assert (user["period_start"], user["resets_at"]) == (None, None)
+    today = date.fromisoformat(daily["period"])
+    midnights = [f"{day}T00:00:00Z" for day in (today, today + timedelta(days=1))]
+    assert daily["ceiling"] == 500_000
+    assert [daily["period_start"], daily["resets_at"]] == midnights
     file = folder / ".dodona" / "config.toml"
     told = ran(folder, "budget", "set", "user", "--tokens", "9000")
     assert told == f"{file}: budgets.user is at most 9,000 tokens and $5.0000.\n"
     rows = ran(folder, "budget", "status").splitlines()
     assert [row.split()[0] for row in rows[1:]] == ["user:local", "user:local", "daily"]
+    assert rows[1].split()[-3:] == ["first", "use", "never"]
+    assert rows[3].split()[-2] == daily["period_start"][:10]
     for scope in ("user", "daily"):
         ran(folder, "budget", "set", scope, "--none")
     assert ran(folder, "budget", "status").startswith("No budgets are set")

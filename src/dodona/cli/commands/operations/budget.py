@@ -38,7 +38,7 @@ def status(*, user: User = LOCAL_USER, options: Options = DEFAULTS) -> None:
     )
     options.print_table(
         {"budgets": budgets},
-        ("budget", "", "used", "reserved", "left", "limit", "resets"),
+        ("budget", "", "used", "reserved", "left", "limit", "since", "resets"),
         map(_row, budgets),
         empty="No budgets are set: spending is unlimited.",
     )
@@ -95,9 +95,9 @@ def _row(budget: BudgetDocument) -> tuple[str, ...]:
         _format_amount(amount, budget.unit.value)
         for amount in (budget.used, budget.held, budget.left, ceiling)
     )
-    resets_at = budget.resets_at
-    scope = strip_control_chars(budget.scope)
-    return (scope, bar, *amounts, resets_at[:10] if resets_at else "never")
+    since = budget.period_start[:10] if budget.period_start else "first use"
+    resets = budget.resets_at[:10] if budget.resets_at else "never"
+    return (strip_control_chars(budget.scope), bar, *amounts, since, resets)
 
 
 def _format_amount(amount: float, unit: str) -> str:
