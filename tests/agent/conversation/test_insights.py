@@ -129,8 +129,16 @@ def test_symbols(answer: str, turns: tuple[Turn, ...], symbols: tuple[str, ...])
         ),
         ("Read.", (turn("vault_read", "none", failed=True, path="gone.md"),), (), ()),
         ("See src/oak.py.", (turn("search_code", "src/oak.py:3: class Oak"),), (), ("src/oak.py",)),
-        ("See src/made_up.py.", (turn("search_code", "src/oak.py:3: class Oak"),), (), ()),
-        ("See src/oak.py.", (), (), ()),
+        ("See src/elm.py.", (turn("search_code", "src/oak.py:3"),), (), ("src/elm.py",)),
+        (
+            "`auth.py` signs, jwt.py:12 checks; [terms](notes/terms.md) say why.",
+            (),
+            (),
+            ("auth.py", "jwt.py", "notes/terms.md"),
+        ),
+        ("Node.js calls response.json() as 3.14 and e.g. a.b do; ask me@host.py.", (), (), ()),
+        ("See https://example.org/x.py, //example.org/x.py and 12.md.", (), (), ()),
+        ("```\nopen('code.py')\n```\nNo answer: dodona.toml:9: it is invalid.", (), (), ()),
         (
             "Cited.",
             (),
@@ -153,7 +161,7 @@ def test_files(
     sources: tuple[SourceReference, ...],
     files: tuple[str, ...],
 ) -> None:
-    """What tools were given or gave; a path that only the answer names may be made up."""
+    """Those in arguments and sources, and those that the answer names, if they look like a file."""
     assert found(answer, *turns, sources=sources).files == files
 
 

@@ -69,7 +69,13 @@ _SYMBOL_IN_TEXT = re.compile(
     r"(?<![\w/.-])(?:[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*|[a-z][a-z0-9]*[A-Z][A-Za-z0-9]*"
     r"|_?[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]*[A-Za-z0-9])(?![\w/-]|\.\w)"
 )
-_PATH = re.compile(r"(?<![\w@~./-])[\w@~./-]{1,240}\.[A-Za-z]\w{0,5}(?![\w/-])")
+# Not before a parenthesis: `response.json()` is a call.
+_PATH = re.compile(r"(?<![\w@~./-])[\w@~./-]{1,240}\.[A-Za-z]\w{0,5}(?![\w/(-])")
+_NON_PATH = re.compile(
+    r".*(\w@|//)|[\W\d_]*\.\w+$"  # an address, a URL without a scheme, no letter before the extension
+    r"|(node|deno|vue|next|nuxt|react|angular|express|ember|three|d3|chart|electron)\.js$",
+    re.IGNORECASE,
+)
 _EXTENSION = re.compile(
     r"\.(md|txt|py|pyi|js|jsx|ts|tsx|go|rs|java|c|h|cc|cpp|hpp|rb|cs|php|sh|toml|ya?ml|json|ini"
     r"|cfg|lisp|html?|css|sql|lock|csv|xml)$",
@@ -265,9 +271,9 @@ def _files(text: str, exchange: Exchange, calls: Sequence[_SuccessfulCall]) -> I
         yield from (path for path in values if isinstance(path, str) and _is_path(path))
     kinds = (SourceKind.NOTE, SourceKind.CODE)
     yield from (s.path for s in exchange.sources if s.kind in kinds and _is_path(s.path))
-    # Paths in the answer count only if a tool returned them: others may be invented.
-    for path in dict.fromkeys(_PATH.findall(_without_urls(text))) if calls else ():
-        if _EXTENSION.search(path) and any(path in call.result for call in calls):
+    lines = (line for line in text.splitlines() if not _STOCK_PHRASE.match(line))
+    for path in _PATH.findall(_without_urls("\n".join(lines))):
+        if _EXTENSION.search(path) and not _NON_PATH.match(path) and _is_path(path):
             yield path
 
 
