@@ -38,6 +38,8 @@ SYSTEM_TYPES: Final[Mapping[str, str]] = {
     "loop_detected": "The model repeats the same calls: `pattern`.",
     "context_approaching_limit": "The context window of the model is nearly full: `limit`, "
     "`current_value`, `limit_value`.",
+    "result_summarised": "The model reads the Librarian's summary of a large tool result: `id` and "
+    "`name` of the call, `tokens` of the result, `summary_tokens`.",
     "citation_unknown": "The answer cites sources that no tool returned: `citations`.",
     "error": "The agent was stuck and was stopped.",
 }

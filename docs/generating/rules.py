@@ -93,7 +93,8 @@ CONTEXT: Final[Mapping[str, str]] = {
     "project": "`id`, `settings`",
     "state": "the values that the rule's pack has stored for the user",
     "event": "`type`, `source`, `severity`, `payload`",
-    "result": "after a tool call: `tool`, `call`, `characters`, `entries`, `failed`, `ms`, `text`",
+    "result": "after a tool call: `tool`, `call`, `characters`, `entries`, `failed`, "
+    "`summarised` (by the Librarian), `ms`, `text`",
 }
 
 

@@ -19,7 +19,14 @@ def rules() -> RuleBook:
 
 
 def result(**values: Any) -> dict[str, Any]:
-    known = {"tool": "vault_search", "call": "c1", "failed": False, "ms": 3, "text": "x"}
+    known = {
+        "tool": "vault_search",
+        "call": "c1",
+        "failed": False,
+        "ms": 3,
+        "text": "x",
+        "summarised": False,
+    }
     return {**known, "characters": 1, "entries": 0, **values}
 
 
@@ -81,12 +88,12 @@ FIRING = [
     ),
     (
         "on_tool_complete",
-        context(result=result(entries=7, characters=900)),
+        context(result=result(entries=1001, characters=900)),
         RuleAction(
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 900 characters in 7 results. Summarise the relevant parts, "
+                "vault_search returned 900 characters in 1,001 entries. Summarise the relevant parts, "
                 "or narrow the next call.",
                 "low",
                 "large_result",
@@ -95,12 +102,12 @@ FIRING = [
     ),
     (
         "on_tool_complete",
-        context(result=result(characters=2_001)),
+        context(result=result(characters=16_001)),
         RuleAction(
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 2,001 characters. Summarise the relevant parts, or "
+                "vault_search returned 16,001 characters. Summarise the relevant parts, or "
                 "narrow the next call.",
                 "low",
                 "large_result",
@@ -149,7 +156,9 @@ SILENT = [
     ("on_turn_start", context(turn={"elapsed_seconds": 95.9})),
     ("on_turn_end", context(turn={"context_tokens": 89_599})),
     ("on_turn_end", context(turn={"context_tokens": 0, "context_size": 0})),
-    ("on_tool_complete", context(result=result(entries=6, characters=2_000))),
+    ("on_tool_complete", context(result=result(entries=1000, characters=16_000))),
+    ("on_tool_complete", context(result=result(entries=15, characters=300))),
+    ("on_tool_complete", context(result=result(characters=90_000, summarised=True))),
     ("on_tool_failure", context(history={"failures": {"vault_search": 2}}, result=result())),
     ("on_tool_failure", context(history={"failures": {"other": 9}}, result=result())),
 ]
@@ -176,10 +185,10 @@ def test_the_settings_of_the_user_count(rules: RuleBook) -> None:
 
 def test_parameters_move_thresholds(rules: RuleBook) -> None:
     """A user may set when a rule fires."""
-    choices = RuleOverrides(parameters={"large_result": {"most_entries": 20}})
+    choices = RuleOverrides(parameters={"large_result": {"most_entries": 6}})
     known = context(result=result(entries=7))
-    assert fire(rules, "on_tool_complete", known, choices=choices) == []
-    assert fire(rules, "on_tool_complete", known) != []
+    assert fire(rules, "on_tool_complete", known, choices=choices) != []
+    assert fire(rules, "on_tool_complete", known) == []
 
 
 def test_budgets_cannot_be_turned_off(rules: RuleBook) -> None:

@@ -297,6 +297,7 @@ def run_policy(settings: Settings) -> RunPolicy:
     """Return the run policy that the settings describe."""
     return RunPolicy(
         summarise_results=settings.librarian.summarise,
+        summarise_lists=settings.librarian.summarise_lists,
         compress_context=settings.context.compress,
         hold_calls=settings.trust.hold_calls,
         allow_versioned_writes=settings.trust.writes == "versioned",
@@ -345,7 +346,7 @@ def reload_handlers(
         ("budgets",): apply_prices,
         ("prices",): apply_prices,
         ("log",): apply_logging,
-        ("librarian", "summarise"): apply_policy,
+        ("librarian",): apply_policy,
         ("context",): apply_policy,
         ("trust", "hold_calls"): apply_policy,
         ("trust", "writes"): apply_policy,

@@ -104,6 +104,7 @@ def tool_result_for_rules(result: ToolResultRecord) -> dict[str, Any]:
         "characters": len(result.text),
         "entries": result.entry_count or len(result.sources),
         "failed": result.failed,
+        "summarised": result.is_summary,
         "ms": result.duration_ms,
         "text": result.text[:MAX_TEXT_CHARS],
     }

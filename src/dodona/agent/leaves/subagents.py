@@ -26,6 +26,7 @@ from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.run import SubagentResult, run_subagent
 from dodona.agent.turn_control.state import TurnWarning
+from dodona.core.chunks import SystemChunk
 from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
 from dodona.core.domain.trust import NO_MARKS, merge_marks
 from dodona.core.errors import DodonaError
@@ -34,7 +35,8 @@ from dodona.core.ports.tools import ToolCallResult, ToolOutput
 from dodona.trees import Blackboard, Step
 
 EXTRACTIVE_PROVIDER: Final = "extractive"  # a built-in provider that cannot summarise
-# When a result is summarised, as seed 002 defines.
+# When a result is summarised. The counts alone apply only if the policy `summarise_lists` is set:
+# usually a list is short in tokens, and a summary would drop what the model has asked for.
 DELEGATION_THRESHOLDS: Final[Mapping[str, float]] = {
     "vault_search_results": 6,
     "search_code_results": 6,
@@ -147,10 +149,14 @@ def _parse_task(call: ToolCall) -> str:
 @leaf("is-too-large?", reads=("tool_results",))
 def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
     """Whether the Librarian should summarise the tool result before the model reads it."""
-    if not host.deps.policy.summarise_results or LIBRARIAN.name not in host.snapshot.subagents:
+    policy = host.deps.policy
+    if not policy.summarise_results or LIBRARIAN.name not in host.snapshot.subagents:
         return False
     result = convert(bb["tool_results"], ToolResultRecord)
-    return not result.failed and is_too_large(result, host.count_tokens(result.text))
+    if result.failed:
+        return False
+    is_long = host.count_tokens(result.text) > DELEGATION_THRESHOLDS["token_estimate"]
+    return is_long or (policy.summarise_lists and has_many_entries(result))
 
 
 @leaf(
@@ -177,15 +183,31 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
     if isinstance(outcome, str):
         return
     paused = result.paused_seconds + perf_counter() - started
-    summarised = replace(result, tokens=outcome.tokens, paused_seconds=paused)
+    record = replace(result, tokens=outcome.tokens, paused_seconds=paused)
     if not outcome.failed:
         size = host.count_tokens(result.text)
         text = (
             f"[Summary by the Librarian; the full result has {size:,} tokens. For more detail, "
             f"make a narrower call.]\n{outcome.text}"
         )
-        summarised = replace(summarised, text=text, shown=())
-    bb["tool_results"] = to_builtins(summarised)
+        record = replace(record, text=text, is_summary=True, shown=())
+        step.emit(_summary_chunk(result, tokens=size, summary_tokens=host.count_tokens(text)))
+    bb["tool_results"] = to_builtins(record)
+
+
+def _summary_chunk(result: ToolResultRecord, *, tokens: int, summary_tokens: int) -> SystemChunk:
+    """The chunk that reports that the model reads a summary instead of the result."""
+    return SystemChunk(
+        system_type="result_summarised",
+        system_message=f"The Librarian summarised the result of {result.name} for the model: "
+        f"{summary_tokens:,} instead of {tokens:,} tokens.",
+        metadata={
+            "id": result.id,
+            "name": result.name,
+            "tokens": tokens,
+            "summary_tokens": summary_tokens,
+        },
+    )
 
 
 @leaf("subagent.add_task", reads=("task",))
@@ -214,10 +236,8 @@ def _format_limit(warning: TurnWarning) -> str:
     return f"stopped at the limit of {metadata['limit_value']:,} {metadata['limit']}."
 
 
-def is_too_large(result: ToolResultRecord, tokens: int) -> bool:
-    """Whether a result is long, a list of many entries, or a search with many similar scores."""
-    if tokens > DELEGATION_THRESHOLDS["token_estimate"]:
-        return True
+def has_many_entries(result: ToolResultRecord) -> bool:
+    """Whether a result is a list of many entries, or a search with many similar scores."""
     name, scores = result.name, result.scores
     if name in _LISTING_TOOLS:
         return result.entry_count > DELEGATION_THRESHOLDS[_LISTING_TOOLS[name]]

@@ -32,6 +32,7 @@ class RunPolicy:
     """Settings for all runs. They may change at any time; a change applies to new runs."""
 
     summarise_results: bool = True  # the Librarian summarises tool results that are too large
+    summarise_lists: bool = False  # also those with many entries, even if they are short
     compress_context: bool = True  # summarise older exchanges when the context is nearly full
     hold_calls: bool = True  # calls that write or send, after a run has read untrusted text
     allow_versioned_writes: bool = False  # even then, if a version of everything is kept

@@ -78,7 +78,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
     has its own. `tokens` were used by the subagent that made or summarised the text. `marks` are
     its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if it must not
-    leave this machine.
+    leave this machine. With `is_summary`, the text is the Librarian's summary of a larger result.
     """
 
     index: int
@@ -96,6 +96,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     marks: Marks = NO_MARKS
     shown: tuple[ShownLines, ...] = ()
     is_private: bool = False
+    is_summary: bool = False
     paused_seconds: float = 0.0
     tokens: int = 0
     subagent: str = ""

@@ -206,7 +206,7 @@ def _default_context(user_id: str, event: Event) -> dict[str, Any]:
             "severity": event.severity.value,
             "payload": dict(event.payload),
         },
-        "result": {},
+        "result": {"summarised": False},
     }
 
 

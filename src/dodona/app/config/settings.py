@@ -554,7 +554,12 @@ class LibrarianSection(Section):
     """The librarian, a subagent that the Oracle delegates work to."""
 
     summarise: bool = Field(
-        default=True, description="Summarise tool results that are too large for the context."
+        default=True, description="Summarise tool results of more than 4,000 tokens."
+    )
+    summarise_lists: bool = Field(
+        default=False,
+        description="Also summarise shorter results with many entries: lists of more than 10 files "
+        "or 20 entries of a thread, and more than 6 search results with similar scores.",
     )
 
 
