@@ -15,7 +15,7 @@ from tests.style.prose import READ_BY_PEOPLE, ROOT, odd_sentences
 
 SOURCE = ROOT / "src" / "dodona"
 MAX_MODULES = 16
-MAX_SMALL_MODULES = 19
+MAX_SMALL_MODULES = 15
 SMALL = 40  # lines
 
 # Folders with one kind of thing per file.
@@ -60,11 +60,13 @@ def test_folders_are_small() -> None:
 
 
 def test_few_modules_are_tiny() -> None:
-    """A module under forty lines with one importer belongs into that one."""
+    """A module under forty lines with one importer belongs into that one; migrations have none."""
     tiny = [
         file.relative_to(SOURCE).as_posix()
         for file in SOURCE.rglob("*.py")
-        if file.name != "__init__.py" and len(file.read_text("utf-8").splitlines()) < SMALL
+        if file.name != "__init__.py"
+        and file.parent.name != "versions"
+        and len(file.read_text("utf-8").splitlines()) < SMALL
     ]
     assert len(tiny) <= MAX_SMALL_MODULES, sorted(tiny)
 

@@ -206,6 +206,10 @@ messages = Table(
         name="fk_messages_run",
     ),
     Index("ix_messages_conversation_id", "conversation_id", "run_id"),
+    # The messages of one session by role and by time, as seed 003 asks for. With the conversation
+    # first, an insert touches the pages of its own conversation.
+    Index("ix_messages_role", "conversation_id", "role"),
+    Index("ix_messages_created_at", "conversation_id", "created_at"),
 )
 
 # Snapshots with which runs start: trees, prompts, tools, settings. Many runs share one.
@@ -349,6 +353,7 @@ token_records = Table(
     Index("ix_token_records_session_key", "session_key"),
     Index("ix_token_records_agent_id", "agent_id", "timestamp"),
     Index("ix_token_records_provider", "provider"),
+    Index("ix_token_records_run_id", "run_id"),
     Index("ix_token_records_user_id", "user_id", "timestamp"),
 )
 

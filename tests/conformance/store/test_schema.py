@@ -539,3 +539,21 @@ def test_no_hot_query_reads_a_whole_table(file: str, query: Statement, index: st
     tables = set(schema.metadata.tables)
     assert [line for line in scanned if line.split()[1] in tables] == [], plan
     assert any(re.search(index, line) for line in plan), plan
+
+
+# The index strategy of seed 003; a message's `session_key` is its conversation here.
+INDEXED = {
+    "sessions": ["agent_id", "updated_at"],
+    "messages": ["conversation_id, role", "conversation_id, created_at"],
+    "memory_entities": ["user_id, subject", "predicate", "session_key", "learned_at"],
+    "token_records": ["timestamp", "session_key", "agent_id", "provider"],
+}
+
+
+def test_the_seeds_indexes_exist(database: Connection) -> None:
+    """Each index that seed 003 names begins with its columns."""
+    found = inspect(database)
+    for table, expected in INDEXED.items():
+        indexes = [", ".join(map(str, i["column_names"])) for i in found.get_indexes(table)]
+        missing = [names for names in expected if not any(i.startswith(names) for i in indexes)]
+        assert missing == [], (table, indexes)
