@@ -107,12 +107,12 @@ async def test_a_session_can_be_read_and_cleared(file: Path) -> None:
         key = "work:chat:acme:bob"
         await here.answer(1)
         told = await sessions.history(USER, key)
-        assert [each.content for each in told] == ["One?", "1"]
+        assert [each.content for each in told.messages] == ["One?", "1"]
         for attempt in (sessions.history("eve", key), sessions.clear("eve", key)):
             with pytest.raises(NotFound):
                 await attempt
         await sessions.clear(USER, key)
-        assert await sessions.history(USER, key) == []
+        assert (await sessions.history(USER, key)).messages == []
         await said(here, "Two?")
         assert questions(model.requests[-1]) == ["Two?"]
 
@@ -227,5 +227,5 @@ async def test_many_at_once_are_answered_in_order(file: Path) -> None:
         assert all(each == sorted(each) for each in runs)
         for peer in range(10):
             told = await here.agency.sessions.history(USER, f"work:chat:acme:{peer}")
-            asked = [each.content for each in told if each.role == "user"]
+            asked = [each.content for each in told.messages if each.role == "user"]
             assert asked == [f"{n}?" for n in range(10)]

@@ -146,7 +146,7 @@ async def test_a_token_sees_and_clears_the_sessions_of_its_agents(file: Path) ->
         sessions = here.agency.sessions
         assert [each.key for each in await sessions.list(USER, token=token)] == keys[1:]
         assert await sessions.list(USER, skip=1, token=token) == []
-        assert len(await sessions.history(USER, keys[1], token=token)) == 2
+        assert len((await sessions.history(USER, keys[1], token=token)).messages) == 2
         for refused in (sessions.history, sessions.clear):
             with pytest.raises(AccessDenied):
                 await refused(USER, keys[0], token=token)

@@ -16,6 +16,7 @@ from dodona.agent.turn_control.settings import ModelSettings, SettingsChange, ch
 from dodona.agent.views.exchanges import OracleAnswer
 from dodona.agent.views.projects import NewProject, ProjectChange, ProjectDocument
 from dodona.agent.views.runs import RunDocument
+from dodona.agent.views.sessions import SessionHistory
 from dodona.core.chunks import AnyChunk, ContentChunk, DoneChunk, ErrorChunk, StreamChunk
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
@@ -324,11 +325,12 @@ class PlainSessions:
         return {"key": key}
 
     async def history(
-        self, _user_id: str, key: str, *, limit: int = 50, **_: Any
-    ) -> list[dict[str, Any]]:
+        self, _user_id: str, key: str, *, before: int | None = None, limit: int = 50, **_: Any
+    ) -> SessionHistory:
         asked = [run.request for run in self.oracle.runs.values()]
         texts = [request.question for request in asked if request.session_key == key]
-        return [{"content": text} for text in texts[-limit:]]
+        messages: list[Any] = [{"content": text} for text in texts[-limit:]]
+        return SessionHistory(messages, before)
 
 
 class PlainSpending:

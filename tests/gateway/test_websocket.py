@@ -106,9 +106,10 @@ async def test_every_method_reaches_the_agency(gateway: Gateway, speaker: Speake
     assert first["session_key"] == keys[0]
     assert await speaker.call("session.list") == {"sessions": [{"key": key} for key in keys]}
     assert await speaker.call("session.list", limit=1, skip=1) == {"sessions": [{"key": keys[1]}]}
-    assert await speaker.call("chat.history", session_key=keys[0]) == {
+    assert await speaker.call("chat.history", session_key=keys[0], before=7) == {
         "session_key": keys[0],
         "messages": [{"content": "One"}],
+        "next": 7,
     }
     assert await speaker.call("session.clear", session_key=keys[0]) == {"session": {"key": keys[0]}}
     decided = await speaker.call("chat.approve", run_id=2, call="c1", approved=False, note="No.")

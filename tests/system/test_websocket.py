@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from typing import Any
@@ -190,6 +191,42 @@ async def test_a_run_can_be_cancelled_and_its_session_cleared(
         assert (await speaker.call("chat.history", session_key=key))["messages"] == []
         with pytest.raises(Refused, match="there is no session"):
             await speaker.call("chat.history", session_key="work:slack:acme:nobody")
+
+
+async def test_history_reaches_back_beyond_a_summary(office: Client, script: Script) -> None:
+    """Through WebSocket, HTTP and the command, pages of one run lead to the first message."""
+    script.will_by(lambda _: says("Yes."))
+    async with speaking(office.session, office.url) as speaker:
+        who = {"channel": "slack", "account": "acme", "peer": "historian"}
+        sent = [
+            await speaker.call("chat.send", **who, content=f"m{number} {office.tag}", wait=True)
+            for number in range(3)
+        ]
+        key = sent[0]["session_key"]
+        with office.up.home.changing() as db:
+            db.execute(
+                "INSERT INTO summaries (run_id, content, token_count, created_at) "
+                "VALUES (?, 'They talked.', 3, 1)",
+                (sent[1]["run_id"],),
+            )
+
+        async def by_websocket(**page: Any) -> dict[str, Any]:
+            return await speaker.call("chat.history", session_key=key, **page)
+
+        async def by_http(**page: Any) -> dict[str, Any]:
+            return await office.get("/api/sessions/history", params={"key": key, **page})
+
+        async def by_command(**page: Any) -> dict[str, Any]:
+            options = [f"--{name}={value}" for name, value in page.items()]
+            words = ("sessions", "show", key, *options, "--json")
+            return json.loads(await asyncio.to_thread(dodona, office.up.home, *words))
+
+        for read in (by_websocket, by_http, by_command):
+            pages = [await read(limit=1)]
+            while (before := pages[-1]["next"]) is not None:
+                pages.append(await read(limit=1, before=before))
+            said = [page["messages"][0]["content"].split()[0] for page in pages]
+            assert said == ["m2", "m1", "m0"], read
 
 
 async def test_budgets_are_told(office: Client, wire: Any, script: Script) -> None:

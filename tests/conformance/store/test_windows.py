@@ -16,6 +16,7 @@ from dodona.core.domain.conversations.conversation import (
     RunStatus,
     Window,
 )
+from dodona.core.errors import NotFound
 from dodona.store import Store
 from dodona.store.schema import runs
 from tests.conformance.store.saying import exchange, rows_of
@@ -223,3 +224,22 @@ async def test_windows_for_people_hold_what_fits(store: Store, talk: Conversatio
         await store.conversations.append("ada", talk.id, exchange(str(number)))
     window = await store.conversations.load_window("ada", talk.id, budget=100, max_runs=50)
     assert [m.content for m in window.messages if m.role == "user"] == ["5", "6", "7", "8", "9"]
+
+
+async def test_a_history_has_summarised_runs_too(store: Store, talk: Conversation) -> None:
+    """Page by page to the first run; a cursor stays valid while the conversation grows."""
+    add = store.conversations.append
+    ids = [await add("ada", talk.id, exchange(str(number))) for number in range(5)]
+    await store.summaries.save("ada", NewSummary(run_id=ids[3], content="briefly", token_count=7))
+    pages: list[list[str]] = []
+    before: int | None = None
+    for _ in range(3):
+        page = await store.conversations.load_history("ada", talk.id, before=before, max_runs=2)
+        pages.append([message.content for message in page.messages if message.role == "user"])
+        before = page.messages[0].run_id
+        await add("ada", talk.id, exchange("new"))
+    assert pages == [["3", "4"], ["1", "2"], ["0"]]
+    assert not page.is_truncated
+    other = await store.conversations.create("ada")
+    with pytest.raises(NotFound, match="there is no run"):
+        await store.conversations.load_history("ada", other.id, before=ids[0], max_runs=2)

@@ -9,11 +9,10 @@ from msgspec import Meta
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
 from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.sessions import Session
-from dodona.core.json_document import JsonDocument, Timestamp
+from dodona.core.json_document import JsonDocument, NextBefore, Timestamp
 from dodona.store import Store
 
 _MAX_SESSIONS: Final = 10_000  # of a user, searched for those of some agents
-_NO_TOKEN_LIMIT: Final = 2**31 - 1  # the number of runs is limited instead
 
 
 class SessionTokens(JsonDocument):
@@ -37,6 +36,13 @@ class SessionDocument(JsonDocument, kw_only=True):
     updated_at: Timestamp
 
 
+class SessionHistory(JsonDocument):
+    """The messages of a page, oldest first."""
+
+    messages: list[OracleExchange]
+    next: NextBefore
+
+
 class SessionViews:
     """Sessions of all users; each call names the user."""
 
@@ -56,16 +62,28 @@ class SessionViews:
         return [_document(session) for session in sessions]
 
     async def history(
-        self, user_id: str, key: str, *, limit: int = 50, token: ApiToken | None = None
-    ) -> list[OracleExchange]:
-        """Messages of the last runs of a session's conversation, oldest first."""
+        self,
+        user_id: str,
+        key: str,
+        *,
+        before: int | None = None,
+        limit: int = 50,
+        token: ApiToken | None = None,
+    ) -> SessionHistory:
+        """Messages of the last runs of a session's conversation, also of summarised ones.
+
+        `before` is the ID of a run: the `next` of the last page.
+        """
         session = await self._find(user_id, key, token)
         if session.conversation_id is None:
-            return []
-        window = await self._storage.conversations.load_window(
-            user_id, session.conversation_id, budget=_NO_TOKEN_LIMIT, max_runs=limit
+            return SessionHistory([], None)
+        window = await self._storage.conversations.load_history(
+            user_id, session.conversation_id, before=before, max_runs=limit
         )
-        return [exchange_document(message) for message in window.messages]
+        return SessionHistory(
+            [exchange_document(message) for message in window.messages],
+            window.messages[0].run_id if window.is_truncated else None,
+        )
 
     async def clear(
         self, user_id: str, key: str, *, token: ApiToken | None = None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from dodona.agent.views.exchanges import OracleExchange
-from dodona.agent.views.sessions import SessionDocument
+from dodona.agent.views.sessions import SessionDocument, SessionHistory
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH
 from dodona.core.json_document import JsonDocument, RequestDocument
 from dodona.gateway.http.operation import Routes
@@ -16,17 +15,14 @@ from dodona.gateway.http.request import ApiRequest
 
 routes = Routes()
 
+BeforeRun: TypeAlias = Annotated[int, whole("Only runs before this one: `next` of a page.", 1)]
+RunLimit: TypeAlias = Annotated[int, whole("Maximum number of runs to return.", 1, 200)]
+
 
 class SessionList(JsonDocument):
     """A page of sessions."""
 
     sessions: list[SessionDocument]
-
-
-class SessionHistory(JsonDocument):
-    """The messages, oldest first."""
-
-    messages: list[OracleExchange]
 
 
 class SessionToClear(RequestDocument):
@@ -52,13 +48,16 @@ async def list_sessions(
 async def read_session(
     request: ApiRequest,
     key: Annotated[str, text("The key of the session.", max_length=MAX_KEY_LENGTH)],
-    limit: Annotated[int, up_to(200)] = 50,
+    before: BeforeRun | None = None,
+    limit: RunLimit = 50,
 ) -> SessionHistory:
-    """List the messages of the latest runs of a session, oldest first."""
-    messages = await request.api.sessions.history(
-        request.user_id, key, limit=limit, token=request.caller.token
+    """List the messages of the latest runs of a session, oldest first.
+
+    Summarised messages are included.
+    """
+    return await request.api.sessions.history(
+        request.user_id, key, before=before, limit=limit, token=request.caller.token
     )
-    return SessionHistory(messages)
 
 
 @routes.post("/api/sessions/clear", errors=(404,))

@@ -26,6 +26,7 @@ from dodona.store.conversations.nodes import (
     find_parent,
 )
 from dodona.store.conversations.tree import (
+    fetch_parent_id,
     find_by_label,
     find_message,
     read_links,
@@ -33,7 +34,7 @@ from dodona.store.conversations.tree import (
     read_page,
     read_path,
 )
-from dodona.store.conversations.window import read_window
+from dodona.store.conversations.window import read_history, read_window
 from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
@@ -198,6 +199,26 @@ class Conversations:
                 from_id=start,
                 budget=budget,
                 max_runs=max_runs,
+            )
+
+        return await self._read(user_id, conversation_id, load)
+
+    async def load_history(
+        self, user_id: str, conversation_id: int, *, before: int | None, max_runs: int
+    ) -> Window:
+        """Load the messages of the newest runs before the head, or before a given run.
+
+        It is truncated if there are older runs.
+        """
+
+        def load(tx: Transaction, conversation: Conversation) -> Window:
+            start = (
+                conversation.head_id
+                if before is None
+                else fetch_parent_id(tx, conversation, before)
+            )
+            return read_history(
+                tx, conversation_id=conversation_id, from_id=start, max_runs=max_runs
             )
 
         return await self._read(user_id, conversation_id, load)

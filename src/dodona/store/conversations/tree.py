@@ -133,7 +133,7 @@ def read_path(
 
     It is followed by the newest branches off it, at most as many as nodes on the path.
     """
-    start = conversation.head_id if before is None else _fetch_parent_id(tx, conversation, before)
+    start = conversation.head_id if before is None else fetch_parent_id(tx, conversation, before)
     rows = _fetch_path(tx, conversation, start, limit=limit + 1)
     path = [row[0] for row in rows[:limit]]
     next_before = path[-1] if rows[limit:] else None
@@ -163,7 +163,8 @@ def _filter_on_path(tx: Transaction, conversation: Conversation, ids: list[int])
     return frozenset(on_path.intersection(ids))
 
 
-def _fetch_parent_id(tx: Transaction, conversation: Conversation, run_id: int) -> int | None:
+def fetch_parent_id(tx: Transaction, conversation: Conversation, run_id: int) -> int | None:
+    """Return the parent of a run, or raise NotFound."""
     row = tx.fetch_one(_SELECT_PARENT, conversation_id=conversation.id, run_id=run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id} in conversation {conversation.id}.")

@@ -23,6 +23,7 @@ from dodona.store.schema import messages, runs, summaries
 _UNLIMITED: Final = 2**31 - 1
 _NO_RUN: Final = 0
 _NO_TIME_LIMIT: Final = float("inf")
+_BEFORE_ALL_SUMMARIES: Final = 0.0
 
 
 class WindowExtent(NamedTuple):
@@ -119,6 +120,16 @@ def read_window(
     if from_id is None:
         return Window(None, ())
     rows = _fetch_path(tx, conversation_id, from_id, budget=budget, max_runs=max_runs)
+    return _build_window(tx, from_id, rows)
+
+
+def read_history(
+    tx: Transaction, *, conversation_id: int, from_id: int | None, max_runs: int
+) -> Window:
+    """Read the original messages of complete runs, also of those that are summarised."""
+    if from_id is None:
+        return Window(None, ())
+    rows = _fetch_path(tx, conversation_id, from_id, max_runs=max_runs, until=_BEFORE_ALL_SUMMARIES)
     return _build_window(tx, from_id, rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from cyclopts import App, Parameter, validators
@@ -18,6 +19,15 @@ Key = Annotated[str, Parameter(name="KEY", help="Session key: agent:channel:acco
 User = Annotated[str, Parameter(help="Owner of the sessions.")]
 Limit = Annotated[
     int, Parameter(help="Maximum number of entries.", validator=validators.Number(gte=1, lte=200))
+]
+RunLimit = Annotated[
+    int, Parameter(help="Maximum number of runs.", validator=validators.Number(gte=1, lte=200))
+]
+BeforeRun = Annotated[
+    int,
+    Parameter(
+        help="Only runs before this one: `next` of --json.", validator=validators.Number(gte=1)
+    ),
 ]
 
 
@@ -39,15 +49,25 @@ def list_sessions(
 
 @app.command
 def show(
-    key: Key, /, *, user: User = LOCAL_USER, limit: Limit = 50, options: Options = DEFAULTS
+    key: Key,
+    /,
+    *,
+    user: User = LOCAL_USER,
+    limit: RunLimit = 50,
+    before: BeforeRun | None = None,
+    options: Options = DEFAULTS,
 ) -> None:
-    """Show the latest messages of a session."""
-    messages = run_with_store(
-        options.load_config(), lambda store: SessionViews(store).history(user, key, limit=limit)
+    """Show the messages of the latest runs of a session, including summarised ones."""
+    page = run_with_store(
+        options.load_config(),
+        lambda store: SessionViews(store).history(user, key, before=before, limit=limit),
     )
-    lines = [f"{str(each.timestamp)[:16]}  {each.role}: {each.content}" for each in messages]
+    lines = [f"{str(each.timestamp)[:16]}  {each.role}: {each.content}" for each in page.messages]
+    if page.next is not None:
+        older = f"dodona sessions show {shlex.quote(key)} --before {page.next}"
+        lines.insert(0, f"Older messages: {older}")
     options.print_result(
-        {"key": key, "messages": messages},
+        {"key": key, "messages": page.messages, "next": page.next},
         "\n\n".join(lines) or "No messages yet, or the session was cleared.",
     )
 

@@ -8,8 +8,8 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from dodona.agent.question import MAX_QUESTION_CHARS
-from dodona.agent.views.exchanges import OracleAnswer, OracleExchange
-from dodona.agent.views.sessions import SessionDocument
+from dodona.agent.views.exchanges import OracleAnswer
+from dodona.agent.views.sessions import SessionDocument, SessionHistory
 from dodona.core.domain.approvals import Approval
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, session_key
@@ -20,7 +20,7 @@ from dodona.core.messages import Origin
 from dodona.gateway.http.parameter import RunId, text, up_to, whole
 from dodona.gateway.routes.oracle import CancelledRuns
 from dodona.gateway.routes.runs import MAX_NOTE_LENGTH
-from dodona.gateway.routes.sessions import SessionList
+from dodona.gateway.routes.sessions import BeforeRun, RunLimit, SessionList
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.websocket.call import Call
@@ -57,11 +57,10 @@ class AnsweredMessage(OracleAnswer, kw_only=True):
     agent_id: str
 
 
-class SessionMessages(JsonDocument):
-    """The latest messages of a session, oldest first."""
+class SessionMessages(SessionHistory, kw_only=True):
+    """Messages of a session, oldest first."""
 
     session_key: str
-    messages: list[OracleExchange]
 
 
 class ClearedSession(JsonDocument):
@@ -196,15 +195,24 @@ async def decide_approval(
     )
 
 
-@method("chat.history", result="`session_key`, and `messages`: a list.")
+@method(
+    "chat.history",
+    result="`session_key`, `messages` and `next`, which is null if there are no older ones.",
+)
 async def get_history(
-    call: Call, session_key: SessionKey, limit: Annotated[int, up_to(200)] = 50
+    call: Call,
+    session_key: SessionKey,
+    before: BeforeRun | None = None,
+    limit: RunLimit = 50,
 ) -> SessionMessages:
-    """List the latest messages of a session, oldest first."""
-    messages = await call.api.sessions.history(
-        call.user_id, session_key, limit=limit, token=call.caller.token
+    """List the messages of the latest runs of a session, oldest first.
+
+    Summarised messages are included.
+    """
+    page = await call.api.sessions.history(
+        call.user_id, session_key, before=before, limit=limit, token=call.caller.token
     )
-    return SessionMessages(session_key, messages)
+    return SessionMessages(**asdict(page), session_key=session_key)
 
 
 @method("session.list", result="`sessions`: a list of keys with their agents, counts and usage.")
