@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 from typing import Any
 
 from tests.system.client import Answered, Client
@@ -112,23 +113,27 @@ async def test_readiness_is_the_truth(client: Client) -> None:
     await until_found(works, "readiness comes back")
 
 
-async def test_a_store_that_cannot_be_written(own: Client) -> None:
-    """As on a full disk, the reason is told; what is broken is not taken for ready."""
+async def test_a_disk_that_takes_no_writes(own: Client, script: Script) -> None:
+    """While questions fail, the gateway is not ready and says why; it recovers by itself."""
+    script.will(says("Here."))
     await own.up.begin()
-    assert (await own.send("GET", "/readyz")).status == 200
-    with own.up.home.changing() as db:
-        db.execute(
-            "CREATE TRIGGER full BEFORE UPDATE ON tree_globals "
-            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
-        )
+    await own.ask("Who?")
 
-    async def refused() -> Answered | None:
+    async def readiness(status: int) -> Answered | None:
         answered = await own.send("GET", "/readyz")
-        return answered if answered.status == 503 else None
+        return answered if answered.status == status else None
 
-    told = (await until_found(refused, "readiness is refused")).error
-    assert told["code"] == "store_unavailable"
-    assert "database or disk is full" in told["message"]
+    limits = resource.prlimit(own.up.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(own.up.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
+    for _ in range(3):
+        assert (await own.try_to_ask("Who?")).status == 503
+        told = (await own.send("GET", "/readyz")).error
+        assert told["code"] == "store_unavailable"
+        assert "cannot be" in told["message"] or "cannot grow" in told["message"]
+    assert (await own.send("GET", "/healthz")).status == 200
+    resource.prlimit(own.up.pid, resource.RLIMIT_FSIZE, limits)
+    await until_found(lambda: readiness(200), "readiness comes back")
+    await own.ask("Who?")
 
 
 async def test_status(client: Client, script: Script) -> None:

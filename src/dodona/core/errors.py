@@ -4,7 +4,8 @@
     ├── ConfigError        the operator: a setting is invalid
     │   └── UntrustedConfig    the config file in the current folder needs to be trusted
     ├── StoreError         the operator: the database is unavailable
-    │   └── RunFenced          no action: another process has taken over the run
+    │   ├── RunFenced          no action: another process has taken over the run
+    │   └── WriteRejected      a bug: the database works, but does not accept this data
     ├── TreeError          the tree author: a tree cannot be read, loaded or run
     │   ├── ReadError          the text is not a valid form
     │   │   └── UnexpectedEnd      the text ends too early; more input may complete it
@@ -123,6 +124,10 @@ class RunFenced(StoreError):
 
     code = "run_fenced"
     http_status = 409
+
+
+class WriteRejected(StoreError):
+    """Shares the code of StoreError: to a caller, both are failures of the store."""
 
 
 class TreeError(DodonaError):

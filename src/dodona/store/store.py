@@ -14,7 +14,7 @@ from dodona.store.conversations.contexts import Contexts
 from dodona.store.conversations.conversations import Conversations
 from dodona.store.conversations.sessions import ClientHistories, Sessions
 from dodona.store.conversations.summaries import Summaries
-from dodona.store.db.database import Database, StoreOperation, TimedDatabase
+from dodona.store.db.database import Database, StoreOperation, WatchedDatabase
 from dodona.store.db.location import parse_location
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
@@ -35,15 +35,28 @@ T = TypeVar("T")
 class Store:
     """All persistent data. Close it, or use it in `async with`."""
 
-    def __init__(self, database: Database, *, redact: Redact) -> None:
-        self.database = database
+    def __init__(
+        self,
+        opened: Database,
+        *,
+        redact: Redact,
+        on_write: Callable[[float], None] | None = None,
+    ) -> None:
+        self.write_probe = probe = WriteProbe(opened)
+
+        def observe(seconds: float, error: BaseException | None) -> None:
+            if error is not None:
+                probe.record_failure(error)
+            elif on_write is not None:
+                on_write(seconds)
+
+        self.database = database = WatchedDatabase(opened, observe)
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
         self.runs = Runs(database, redact=redact)
         self.journals = Journals(database, redact=redact, on_run_ended=self.runs.release_claim)
         self.budgets = Budgets(database)
         self.gauges = Gauges(database)
-        self.write_probe = WriteProbe(database)
         self.records = TokenRecords(database)
         self.usage = UsageLog(database)
         self.settings = UserSettings(database)
@@ -77,8 +90,7 @@ class Store:
         in seconds.
         """
         database = await open_database(parse_location(url), durability=durability)
-        timed = database if on_write is None else TimedDatabase(database, on_write)
-        store = cls(timed, redact=redact)
+        store = cls(database, redact=redact, on_write=on_write)
         await store.budgets.settle_orphaned()
         return store
 

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sqlite3
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
+from sqlalchemy import text
 
 from dodona.core.domain.budgets import BudgetLine, BudgetUnit
-from dodona.core.domain.conversations.conversation import Conversation
-from dodona.core.errors import BudgetExceeded, StoreError
+from dodona.core.domain.conversations.conversation import Conversation, RunRequest
+from dodona.core.errors import BudgetExceeded, StoreError, WriteRejected
 from dodona.store import Store
 from dodona.store.db.database import Transaction
-from dodona.store.health import PROBE_ROW, WriteProbe, _write_probe
-from dodona.store.schema import tree_globals
+from dodona.store.db.sqlite import SqliteTransaction, to_store_error
+from dodona.store.db.statements import Statement, insert_into, statement
+from dodona.store.db.writer import Writer
+from dodona.store.health import (
+    CACHE_SECONDS,
+    FAILURE_SECONDS,
+    PROBE_SCOPE,
+    WriteProbe,
+    _write_probe,
+)
+from dodona.store.schema import projects, tree_globals
 from tests.conformance.store.saying import rows_of, said
 from tests.stored import reserve_now, settle_now
 
@@ -77,23 +93,23 @@ async def test_lanes_that_wait(store: Store, talk: Conversation) -> None:
     assert await store.gauges.count_waiting_lanes() == 2
 
 
-async def test_the_pulse_writes_and_not_too_often(store: Store) -> None:
-    """One row, over and over; whoever asks within a second is told of the last one."""
+async def test_the_probe_writes_and_not_too_often(store: Store) -> None:
+    """One row, always a new one; within a second, the last result is returned without a write."""
     now = 0.0
-    pulse = WriteProbe(store.database, clock=lambda: now)
+    probe = WriteProbe(store.database, clock=lambda: now)
 
-    async def beats() -> str:
-        return (await rows_of(store, tree_globals))[0]["value_json"]
+    async def key() -> str:
+        (row,) = await rows_of(store, tree_globals)
+        assert row | PROBE_SCOPE == row
+        return row["key"]
 
-    await asyncio.gather(*(pulse.check() for _ in range(20)))
-    (row,) = await rows_of(store, tree_globals)
-    assert row | PROBE_ROW == row
-    first = await beats()
-    await pulse.check()
-    assert await beats() == first
+    await asyncio.gather(*(probe.check() for _ in range(20)))
+    first = await key()
+    await probe.check()
+    assert await key() == first
     now = 1.5
-    await pulse.check()
-    assert await beats() >= first
+    await probe.check()
+    assert await key() != first
 
 
 async def test_a_pulse_that_does_not_come(store: Store) -> None:
@@ -109,7 +125,8 @@ async def test_a_pulse_that_does_not_come(store: Store) -> None:
     held = store.database.submit(hold)
     try:
         await asyncio.to_thread(is_held.wait, 60)
-        pulse = WriteProbe(store.database, timeout_seconds=0.02)
+        now = itertools.count(step=CACHE_SECONDS)
+        pulse = WriteProbe(store.database, timeout_seconds=0.02, clock=lambda: next(now))
         for _ in range(3):
             with pytest.raises(StoreError, match=r"has not completed a write within 0\.02 seconds"):
                 await pulse.check()
@@ -127,6 +144,104 @@ async def is_well(pulse: WriteProbe) -> bool:
     except StoreError:
         return False
     return True
+
+
+def pragma(name: str) -> Statement:
+    return statement(text(f"PRAGMA {name}"))
+
+
+async def fill(store: Store) -> None:
+    """Ask until the disk is full."""
+    number = 0
+    while True:
+        number += 1
+        question = f"{number} " * 500
+        await store.runs.submit(RunRequest(user_id="ada", question=question, token_count=1))
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_full_disk_is_noticed_and_its_end_too(store: Store) -> None:
+    """Not only by the failed questions: the probe itself finds no room."""
+    found = await store.database.read(lambda tx: tx.fetch_one(pragma("page_count")))
+    assert found is not None
+    pages = found[0] + 30
+    await store.database.write(lambda tx: tx.fetch_one(pragma(f"max_page_count = {pages}")))
+    with pytest.raises(StoreError, match="the disk is full"):
+        await fill(store)
+    for probe in (store.write_probe, WriteProbe(store.database)):
+        with pytest.raises(StoreError, match="the disk is full"):
+            await probe.check()
+    await store.database.write(lambda tx: tx.fetch_one(pragma("max_page_count = 100000")))
+    await WriteProbe(store.database).check()
+
+
+async def set_read_only(url: str, setting: str) -> None:
+    """Set the default of new transactions, and make the store connect again."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    query = "ALTER DATABASE {} SET default_transaction_read_only = {}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute(SQL(query).format(Identifier(name), SQL(setting)))
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+async def test_a_read_only_server_is_noticed_and_its_end_too(store: Store, url: str) -> None:
+    await store.write_probe.check()
+    await set_read_only(url, "on")
+    try:
+        with pytest.raises(StoreError, match="is read-only"):
+            await WriteProbe(store.database).check()
+    finally:
+        await set_read_only(url, "off")
+    await WriteProbe(store.database).check()
+
+
+async def test_a_read_only_file_is_noticed(migrated_file: Path) -> None:
+    connection = sqlite3.connect(
+        f"file:{migrated_file}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+    )
+    database: Any = Writer(
+        connection,
+        transaction=SqliteTransaction,
+        translate=lambda error: to_store_error(error, migrated_file),
+    )
+    try:
+        with pytest.raises(StoreError, match="file or disk is read-only"):
+            await WriteProbe(database).check()
+    finally:
+        await asyncio.to_thread(database.close)
+
+
+async def test_a_failed_write_counts_although_the_probe_fits(store: Store) -> None:
+    """For some seconds, and the reason is the same; then the probe decides."""
+    now = 0.0
+    probe = WriteProbe(store.database, clock=lambda: now)
+    await probe.check()
+    probe.record_failure(StoreError("the disk is full.", hint="Free some."))
+    with pytest.raises(StoreError, match=r"the disk is full\. Free some\."):
+        await probe.check()
+    now = FAILURE_SECONDS - 0.1
+    with pytest.raises(StoreError):
+        await probe.check()
+    now = FAILURE_SECONDS
+    await probe.check()
+
+
+async def test_what_the_schema_forbids_does_not_count(store: Store) -> None:
+    """One request with impossible data does not take the gateway out of service."""
+    again = insert_into(projects, "user_id", "id", "created_at")
+
+    def insert_twice(tx: Transaction) -> None:
+        for _ in range(2):
+            tx.execute(again, user_id="ada", id="p", created_at=1.0)
+
+    with pytest.raises(WriteRejected):
+        await store.database.write(insert_twice)
+    await store.write_probe.check()
 
 
 async def test_writes_are_timed(url: str) -> None:

@@ -98,10 +98,12 @@ def log_orphaned(_: Any, error: BaseException | None) -> None:
         _log.error("a write whose caller was cancelled has failed: %s", error)
 
 
-class TimedDatabase:
-    """Reports the time from each write request to its commit, in the event loop of the caller."""
+class WatchedDatabase:
+    """Reports the duration and the error of each write, in the event loop of the caller."""
 
-    def __init__(self, database: Database, observe: Callable[[float], None]) -> None:
+    def __init__(
+        self, database: Database, observe: Callable[[float, BaseException | None], None]
+    ) -> None:
         self._database = database
         self._observe = observe
         self.read = database.read
@@ -127,5 +129,5 @@ class TimedDatabase:
         return future
 
     def _observe_done(self, done: asyncio.Future[T], started: float) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self._observe(perf_counter() - started)
+        if not done.cancelled():
+            self._observe(perf_counter() - started, done.exception())

@@ -18,7 +18,7 @@ import psycopg
 from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
-from dodona.core.errors import StoreError
+from dodona.core.errors import StoreError, WriteRejected
 from dodona.store.db.database import Row, StoreOperation, log_orphaned
 from dodona.store.db.location import StoreLocation, strip_passwords
 from dodona.store.db.owners import AdvisoryOwners, advisory_key
@@ -281,4 +281,7 @@ def to_store_error(error: psycopg.Error, location: StoreLocation) -> StoreError:
             f"the store {location} cannot be reached: {message}.",
             hint="Check that the server is running, and the user name and password.",
         )
-    return StoreError(f"the store {location} failed: {message}.")
+    is_rejected = isinstance(error, psycopg.DataError | psycopg.IntegrityError)
+    return (WriteRejected if is_rejected else StoreError)(
+        f"the store {location} failed: {message}."
+    )

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
-from dodona.core.errors import StoreError
+from dodona.core.errors import StoreError, WriteRejected
 from dodona.store.db.database import Row, StoreOperation, log_orphaned
 from dodona.store.db.owners import FileOwners
 from dodona.store.db.statements import SQLITE, Statement
@@ -212,7 +212,8 @@ def to_store_error(
         others = ", ".join(lock_holders()) or "another program"
         return StoreError(f"the store {path} is locked by {others}.", hint="Try again later.")
     message, hint = _ERROR_MEANINGS.get(code, (f"failed: {error}", ""))
-    return StoreError(f"the store {path} {message}.", hint=hint)
+    is_rejected = isinstance(error, sqlite3.DataError | sqlite3.IntegrityError)
+    return (WriteRejected if is_rejected else StoreError)(f"the store {path} {message}.", hint=hint)
 
 
 _ERROR_MEANINGS = {
