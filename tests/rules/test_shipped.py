@@ -93,8 +93,8 @@ FIRING = [
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 900 characters in 1,001 entries. Summarise the relevant parts, "
-                "or narrow the next call.",
+                "vault_search returned 900 characters in 1,001 entries. Summarise the relevant "
+                "parts, or narrow the next call.",
                 "low",
                 "large_result",
             ),
