@@ -377,8 +377,9 @@ def test_bytes_that_are_no_text_are_told() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_hundred_thousand_bindings_are_read() -> None:
-    """The time grows with their number: quadratic work would exceed the timeout of a test."""
+    """The time grows with their number: quadratic work would exceed the timeout."""
     rows = "".join(
         f'[[bindings]]\nagent_id = "oracle"\nchannel = "telegram"\npeer_id = "user-{number}"\n'
         for number in range(100_000)
