@@ -22,7 +22,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
         "A conversation continues.",
         "`previous_model`, `model`, `idle_seconds`",
     ),
-    events.SESSION_END: ("A run ended.", "`ended`, `error`, `turns`, `model`"),
+    events.SESSION_END: ("A run ended.", "`ended`, `error`, `turns`, `subagent_turns`, `model`"),
     events.AGENT_TURN_START: ("A turn starts.", "`turn`"),
     events.AGENT_TURN_END: (
         "A turn ended, with tool calls or the answer.",
@@ -53,7 +53,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     events.SUBAGENT_COMPLETE: (
         "A subagent finished its task.",
-        "`agent`, `ms`, `report` (its beginning)",
+        "`agent`, `ms`, `turns`, `tokens`, `report` (its beginning)",
     ),
     events.SUBAGENT_FAILED: ("A subagent failed.", "the same"),
     events.TASK_CHECKPOINT: ("A run passed another number of turns.", "`turn`, `message`"),

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.run_context.registries import LIBRARIAN
+from dodona.core.errors import ToolFailed
+from dodona.core.events import SESSION_END, SUBAGENT_FAILED
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
@@ -134,6 +137,13 @@ async def test_the_librarian_has_its_own_time(file: Path, clock: Clock) -> None:
         (result,) = bodies(chunks, "tool_result")
         assert result["status"] == "error"
         assert "11 seconds" in result["result"]
+        assert result["result"].endswith("It changed nothing.")
+        records = await here.records()
+        used = sum(r.input_tokens + r.output_tokens for r in records)
+        assert ([r.estimated for r in records].count(True), used) == (
+            1,
+            (await here.answer(run_id)).tokens_used,
+        )
         assert [b["system_message"] for b in bodies(chunks, "system")] == ["The librarian failed."]
         async with asyncio.timeout(20):
             await server.left.wait()
@@ -330,3 +340,111 @@ async def test_without_a_summary_the_result_is_read_as_it_is(file: Path) -> None
             result = oracle.requests[1].messages[-2]
             assert isinstance(result, ToolResult)
             assert "oak oak" in result.text
+
+
+def desk() -> Tools:
+    """Tools of the Librarian that write. A move that begins with "wait" waits."""
+    made = Tools()
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "to": {}, "content": {}}}
+    for name in ("vault_write", "vault_move", "vault_read"):
+
+        async def tool(
+            arguments: Mapping[str, Any], context: ToolContext, name: str = name
+        ) -> ToolOutput:
+            made.made.append(Made(name, arguments, context))
+            if arguments["path"].startswith("wait"):
+                await made.gate.wait()
+            if arguments["path"] == "broken.md":
+                raise ToolFailed("the disk is full.")
+            return ToolOutput("Done.")
+
+        made.registry.tool(
+            ToolSpec(name, f"The tool {name}.", schema),
+            category=ToolCategory.VAULT,
+            agent_scope=("oracle", "librarian"),
+            effect=Effect.NONE if name == "vault_read" else Effect.KEYED,
+            writes=name != "vault_read",
+        )(tool)
+    return made
+
+
+def works(*made: tuple[str, dict[str, str]]) -> AssistantText:
+    calls = (ToolCall(f"c{n}", name, json.dumps(given)) for n, (name, given) in enumerate(made))
+    return AssistantText(calls=tuple(calls))
+
+
+def reads(number: int) -> tuple[str, dict[str, str]]:
+    return "vault_read", {"path": f"{number}.md"}
+
+
+WRITE = ("vault_write", {"path": "a.md", "content": "x" * 500})
+MOVE = ("vault_move", {"path": "b.md", "to": "c/b.md"})
+FAILS = ("vault_write", {"path": "broken.md", "content": "x"})
+WAITS = ("vault_move", {"path": "wait.md", "to": "e.md"})
+COMPLETED = "Completed: vault_write(path=a.md); vault_move(path=b.md, to=c/b.md)."
+UNKNOWN = "Outcome unknown, verify it: vault_move(path=wait.md, to=e.md)."
+
+
+async def test_an_unfinished_report_lists_the_changes(file: Path) -> None:
+    """What was written and moved, not what was read or failed; turns and tokens are counted."""
+    turns = [works(WRITE, reads(0)), works(MOVE, FAILS), *map(works, map(reads, range(8)))]
+    model = ScriptedModel([delegates(), *turns, "It ran out."])
+    async with opened(file, model, tools=desk()) as here:
+        answer = await here.answered()
+
+        (call,) = answer.tool_calls
+        assert call.result == (
+            f"The librarian did not finish: stopped at the limit of 10 turns.\n{COMPLETED}"
+        )
+        records = await here.records()
+        used = sum(r.input_tokens + r.output_tokens for r in records)
+        assert (len(records), answer.tokens_used) == (12, used)
+        (failed,) = here.told(SUBAGENT_FAILED)
+        assert (failed.payload["turns"], failed.payload["tokens"]) == (
+            10,
+            sum(r.input_tokens + r.output_tokens for r in records[1:-1]),
+        )
+        (end,) = await until(lambda: here.told(SESSION_END), "the end of the run")
+        assert (end.payload["turns"], end.payload["subagent_turns"]) == (2, 10)
+
+
+async def test_a_cancelled_librarian_is_counted_and_reported(file: Path) -> None:
+    """The next question of the conversation finds what it has changed, and what it may have."""
+    tools = desk()
+    model = ScriptedModel([delegates(), works(WRITE), works(MOVE, WAITS), "I see."])
+    async with opened(file, model, tools=tools) as here:
+        run_id = await here.ask()
+        await until(lambda: len(tools.made) == 3, "the call that waits")
+        await here.oracle.cancel(USER, run_id)
+        await here.ended(run_id)
+        records = await here.records()
+        assert len(records) == 3
+        messages = await here.store.runs.messages(USER, run_id)
+        stored = ExchangeRecord.read(messages[-1])
+        assert stored.tokens_used == sum(r.input_tokens + r.output_tokens for r in records)
+        assert stored.turns[0].calls[0].duration_ms is not None
+        (end,) = await until(lambda: here.told(SESSION_END), "the end of the run")
+        assert end.payload["subagent_turns"] == 2
+
+        tools.gate.set()
+        await here.answered("What was done?")
+        (result,) = [m for m in model.requests[-1].messages if isinstance(m, ToolResult)]
+        assert result.text == (
+            f"The librarian did not finish: it was stopped with the run.\n{COMPLETED}\n{UNKNOWN}"
+        )
+
+
+async def test_changes_before_a_crash_are_reported_too(file: Path) -> None:
+    """The replay applies their steps; the report after it is complete."""
+    tools = desk()
+    first = ScriptedModel([delegates(), works(WRITE, MOVE), works(WAITS)])
+    async with opened(file, first, tools=tools) as here:
+        run_id = await here.ask()
+        await until(lambda: len(tools.made) == 3, "the call that waits")
+        await here.agency.engine.shutdown(0)
+    tools.gate.set()
+    then = ScriptedModel([*map(works, map(reads, range(8))), "It ran out."])
+    async with opened(file, then, tools=tools) as here:
+        (call,) = (await here.answer(run_id)).tool_calls
+        moved = COMPLETED.removesuffix(".") + "; vault_move(path=wait.md, to=e.md)."
+        assert (call.result or "").endswith(f"\n{moved}")

@@ -31,6 +31,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
+from dodona.metering import fill_usage
 from dodona.store.db.database import StoreOperation
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
@@ -67,7 +68,11 @@ async def call_in_run(
 
     plan = _build_plan(context.billing, call)
     reservation = _CallReservation(context.deps, plan, context.journal.commit, settle)
-    return await _call_metered(call, reservation, handle)
+    try:
+        return await _call_metered(call, reservation, handle)
+    except BaseException:
+        context.tokens_used += reservation.interrupted_tokens
+        raise
 
 
 async def call_outside_run(
@@ -159,6 +164,7 @@ class _CallReservation:
 
     def __init__(self, deps: RunDeps, plan: CallPlan, reserve: Commit, settle: Commit) -> None:
         self.plan = plan
+        self.interrupted_tokens = 0  # of attempts without a complete response, as they are billed
         self._deps = deps
         self._commit_reservation = reserve
         self._commit_settlement = settle  # may be later than the call ends
@@ -193,9 +199,13 @@ class _CallReservation:
 
     async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle a call that failed or was cancelled."""
-        if not has_no_usage(usage):
-            await self.settle(ModelUsage(*self._attempted_model, usage))
-        elif may_be_billed:
-            await self.settle(ModelUsage(*self._attempted_model, Usage(estimated=True)))
-        else:
-            await self.settle()
+        if has_no_usage(usage):
+            if not may_be_billed:
+                await self.settle()
+                return
+            usage = Usage(estimated=True)
+        used = ModelUsage(*self._attempted_model, usage)
+        if self._reservation is not None:
+            filled = fill_usage(used, self.plan).usage
+            self.interrupted_tokens += filled.input_tokens + filled.output_tokens
+        await self.settle(used)

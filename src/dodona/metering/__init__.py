@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dodona.metering.ceilings import Ceiling, Ceilings
-from dodona.metering.meter import Meter
+from dodona.metering.meter import Meter, fill_usage
 from dodona.metering.prices import Price, Prices
 
-__all__ = ["Ceiling", "Ceilings", "Meter", "Price", "Prices"]
+__all__ = ["Ceiling", "Ceilings", "Meter", "Price", "Prices", "fill_usage"]

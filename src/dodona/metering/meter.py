@@ -89,7 +89,7 @@ class Meter:
         the reservation was settled before: then nothing is counted or recorded again.
         """
         prices = self._pricing.prices
-        filled = [_fill_usage(each, plan) for each in usages]
+        filled = [fill_usage(each, plan) for each in usages]
         costs = [_cost(prices, each, plan) for each in filled]
         records = [_build_record(*each, plan) for each in zip(filled, costs, strict=True)]
         tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
@@ -142,7 +142,7 @@ def _cost(prices: Prices, used: ModelUsage, plan: CallPlan) -> Decimal | None:
     return max(priced) if len(priced) == len(costs) else None
 
 
-def _fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
+def fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
     """Return the usage as reported; missing numbers are taken from the plan."""
     usage = used.usage
     if usage.estimated:

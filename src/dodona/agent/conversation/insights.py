@@ -71,9 +71,9 @@ _SYMBOL_IN_TEXT = re.compile(
 )
 # Not before a parenthesis: `response.json()` is a call.
 _PATH = re.compile(r"(?<![\w@~./-])[\w@~./-]{1,240}\.[A-Za-z]\w{0,5}(?![\w/(-])")
-# An address, a URL without a scheme, no letter before the extension, or the name of a library.
 _NON_PATH = re.compile(
-    r".*(\w@|//)|[\W\d_]*\.\w+$"
+    r".*(\w@|//)"  # an address, a URL without a scheme
+    r"|[\W\d_]*\.\w+$"  # no letter before the extension
     r"|(node|deno|vue|next|nuxt|react|angular|express|ember|three|d3|chart|electron)\.js$",
     re.IGNORECASE,
 )

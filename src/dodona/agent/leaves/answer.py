@@ -133,14 +133,21 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     answer = host.pending_answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
-    records = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
+    finished = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
+    host.tokens_used += sum(record.tokens for record in finished.values())
+    host.subagent_turns += sum(record.turns for record in finished.values())
+    records = {**host.interrupted_results, **finished}
     results = tuple(
         records[index].message()
         if index in records
         else ToolResult(call.id, call.name, "Stopped before there was a result.", failed=True)
         for index, call in enumerate(answer.calls)
     )
-    host.turns.append(Turn(answer, results))
+    durations = tuple(
+        records[index].duration_ms if index in records else None
+        for index in range(len(answer.calls))
+    )
+    host.turns.append(Turn(answer, results, durations))
     record_reading(host, records.values())
 
 

@@ -132,5 +132,6 @@ def end_session(bb: Blackboard, host: RunContext) -> None:
         ended=bb["_status"],
         error=failure["code"] if failure else None,
         turns=len(host.turns) + (host.final_answer is not None),
+        subagent_turns=host.subagent_turns,
         model=host.answered_by[1],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Final
 
@@ -24,10 +24,10 @@ from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import SubagentSnapshot
-from dodona.agent.subagents.run import SubagentResult, run_subagent
+from dodona.agent.subagents.run import SubagentResult, SubagentTask, run_subagent
 from dodona.agent.turn_control.state import TurnWarning
 from dodona.core.chunks import SystemChunk
-from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
+from dodona.core.domain.provenance import Provenance
 from dodona.core.domain.trust import NO_MARKS, merge_marks
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
@@ -81,10 +81,27 @@ async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     started = perf_counter()
     task = _parse_task(call)
     approval = await check_approval(bb, step, host, call)
+
+    def keep_report(result: SubagentResult) -> None:
+        duration_ms = round((perf_counter() - started) * 1000)
+        host.interrupted_results[bb["_index"]] = ToolResultRecord(
+            index=bb["_index"],
+            id=call.id,
+            name=call.name,
+            text=result.text,
+            duration_ms=duration_ms,
+            failed=True,
+            sources=tuple(result.context.sources),
+            marks=result.context.marks,
+            is_private=result.context.has_read_private,
+        )
+
     if approval.is_denied:
         outcome = approval.reason
     elif task:
-        outcome = await _try_subagent(bb, step, host, subagent, task)
+        outcome = await _try_subagent(
+            bb, step, host, subagent, SubagentTask(task), on_cancel=keep_report
+        )
     else:
         outcome = 'The arguments must be {"task": "a description of the task"}.'
     seconds = perf_counter() - started
@@ -119,6 +136,7 @@ def _report(
         record,
         paused_seconds=seconds,
         tokens=outcome.tokens,
+        turns=outcome.turns,
         is_private=context.has_read_private,
         subagent=context.role.name,
     )
@@ -129,13 +147,18 @@ async def _try_subagent(
     step: Step,
     host: RunContext,
     subagent: SubagentSnapshot,
-    task: str,
-    provenance: Provenance = NO_PROVENANCE,
+    task: SubagentTask,
+    on_cancel: Callable[[SubagentResult], None] | None = None,
 ) -> SubagentResult | str:
     """Run the subagent; return its result, or an error text if it could not start."""
     try:
         return await run_subagent(
-            host, step, subagent, task, state=host.load_state(bb), task_provenance=provenance
+            host,
+            step,
+            subagent,
+            task,
+            state=host.load_state(bb),
+            on_cancel=on_cancel,
         )
     except DodonaError as error:
         return f"The {subagent.name} failed: {error.message}"
@@ -177,13 +200,13 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
         return
     started = perf_counter()
     without_tools = dataclasses.replace(librarian, tools=())
-    task = summary_prompt(result, bb["_item"]["arguments"], host.inputs.question.content)
-    provenance = Provenance(result.marks, result.is_private)
-    outcome = await _try_subagent(bb, step, host, without_tools, task, provenance)
+    text = summary_prompt(result, bb["_item"]["arguments"], host.inputs.question.content)
+    task = SubagentTask(text, Provenance(result.marks, result.is_private))
+    outcome = await _try_subagent(bb, step, host, without_tools, task)
     if isinstance(outcome, str):
         return
     paused = result.paused_seconds + perf_counter() - started
-    record = replace(result, tokens=outcome.tokens, paused_seconds=paused)
+    record = replace(result, tokens=outcome.tokens, turns=outcome.turns, paused_seconds=paused)
     if not outcome.failed:
         size = host.count_tokens(result.text)
         text = (

@@ -201,6 +201,8 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     if tokens or paused:
         host.tokens_used += tokens
         state = replace(state, tokens_used=state.tokens_used + tokens).with_pause(paused)
+    host.subagent_turns += sum(record.turns for record in records.values())
+    host.interrupted_results.clear()
     host.save_state(bb, state)
     host.notifications.record_turn((each.name, each.failed) for each in records.values())
     # First: the events of the results contain parts of their texts.
@@ -218,8 +220,9 @@ def _handle_result(host: RunContext, record: ToolResultRecord) -> None:
     if record.subagent:
         kind = SUBAGENT_FAILED if record.failed else SUBAGENT_COMPLETE
         severity = Severity.WARNING if record.failed else Severity.INFO
-        payload = {"agent": record.subagent, "ms": record.duration_ms, "report": record.text[:200]}
-        emit_event(host, kind, severity, **payload)
+        usage = {"ms": record.duration_ms, "turns": record.turns, "tokens": record.tokens}
+        report = record.text[:200]
+        emit_event(host, kind, severity, agent=record.subagent, **usage, report=report)
     for event in record.events:
         handle_event(host, event)
     host.notifications.inbox.schedule(record.notices)

@@ -21,6 +21,7 @@ from dodona.agent.run_context.chunk_feed import ChunkFeed, Redact
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.notifications import RunNotifications
 from dodona.agent.run_context.overrides import UserOverrides
+from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
 from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
@@ -80,6 +81,7 @@ class RunContext:
         "has_read_private",
         "history",
         "inputs",
+        "interrupted_results",
         "is_live",
         "journal",
         "marks",
@@ -92,6 +94,7 @@ class RunContext:
         "shown",
         "snapshot",
         "sources",
+        "subagent_turns",
         "tokens_used",
         "transcript",
         "turn_start_seq",
@@ -143,6 +146,9 @@ class RunContext:
         self.output_tokens = 0
         self.context_tokens = 0  # input and output of the last model call
         self.tokens_used = 0
+        self.subagent_turns = 0
+        # Of calls that were cancelled in the current turn, by index: what they have done so far.
+        self.interrupted_results: dict[int, ToolResultRecord] = {}
         self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
         self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
         self.shown: dict[ShownLines, None] = {}  # lines of notes, without those in the history

@@ -76,9 +76,10 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A finished tool call, in `tool_results`; `index` is its position among the turn's calls.
 
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
-    has its own. `tokens` were used by the subagent that made or summarised the text. `marks` are
-    its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if it must not
-    leave this machine. With `is_summary`, the text is the Librarian's summary of a larger result.
+    has its own. `tokens` and `turns` were used by the subagent that made or summarised the text.
+    `marks` are its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if
+    it must not leave this machine. With `is_summary`, the text is the Librarian's summary of a
+    larger result.
     """
 
     index: int
@@ -99,6 +100,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     is_summary: bool = False
     paused_seconds: float = 0.0
     tokens: int = 0
+    turns: int = 0
     subagent: str = ""
 
     def message(self) -> ToolResult:

@@ -18,7 +18,7 @@ from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pa
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import REGISTRY
 from dodona.agent.run_context.snapshot import SubagentSnapshot
-from dodona.agent.subagents.run import run_subagent
+from dodona.agent.subagents.run import SubagentTask, run_subagent
 from dodona.core.domain.rules import Deny, NotifySelf, RuleAction, RunTree
 from dodona.core.domain.trust import NO_MARKS, Marks, merge_marks
 from dodona.core.errors import DodonaError
@@ -111,14 +111,10 @@ async def _run_with_model(context: RunContext, step: Step, action: RunTree) -> R
     tree = load(action.source, registry=REGISTRY, host_keys=BLACKBOARD_KEYS)
     name = f"rule-{action.name}"
     subagent = SubagentSnapshot(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
-    result = await run_subagent(
-        context,
-        step,
-        subagent,
-        action.name,
-        state=context.latest_state,
-        blackboard_values=_initial_blackboard(action),
-    )
+    task = SubagentTask(action.name, blackboard_values=_initial_blackboard(action))
+    result = await run_subagent(context, step, subagent, task, state=context.latest_state)
+    context.tokens_used += result.tokens
+    context.subagent_turns += result.turns
     stopped = result.context.latest_state.termination_reason
     outcome = _read_outcome(
         result.blackboard, stopped=f"it was stopped: {stopped}." if stopped else ""

@@ -1,13 +1,15 @@
 """Execution of a subagent: its own tree, run inside one step of the calling agent.
 
 Its steps are journalled under the key of that step, so after a crash it resumes where it was.
-When the run ends, unfinished work of the subagent is dropped.
+When the run ends, unfinished work of the subagent is dropped. Its usage counts for the run, however
+it ended; if it did not finish, the report lists the changes that it has made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -17,11 +19,13 @@ from msgspec.structs import replace
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.snapshot import SubagentSnapshot
+from dodona.agent.subagents.changes import ChangeLog
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import AgentState
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.provenance import NO_PROVENANCE, Provenance
+from dodona.core.errors import TreeError
 from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.trees import Options, Run, Step
 
@@ -46,6 +50,20 @@ class SubagentResult:
     def tokens(self) -> int:
         return self.context.tokens_used
 
+    @property
+    def turns(self) -> int:
+        """Responses of the model."""
+        return self.context.latest_state.turn
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentTask:
+    """A task, and where its text comes from. `blackboard_values` are put on the blackboard too."""
+
+    text: str
+    provenance: Provenance = NO_PROVENANCE
+    blackboard_values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
 
 class PrefixedJournal:
     """A part of a run's journal: all its keys start with the key of the enclosing step."""
@@ -69,16 +87,14 @@ async def run_subagent(
     context: RunContext,
     step: Step,
     subagent: SubagentSnapshot,
-    task: str,
+    task: SubagentTask,
     *,
     state: AgentState,
-    blackboard_values: Mapping[str, Any] | None = None,
-    task_provenance: Provenance = NO_PROVENANCE,
+    on_cancel: Callable[[SubagentResult], None] | None = None,
 ) -> SubagentResult:
     """Run a subagent on a task, within the calling agent's remaining token budget.
 
-    `blackboard_values` are put on its blackboard in addition to the task, whose text comes from
-    `task_provenance`.
+    If the step is cancelled, `on_cancel` gets the report so far.
     """
     settings = context.snapshot.settings
     limits = _remaining_limits(state, seconds=settings.librarian_timeout)
@@ -91,44 +107,66 @@ async def run_subagent(
     model = settings.subagent_model or role.model or context.snapshot.model
     chosen = await context.choose_model(model)
     sub_context = context.for_subagent(role, chosen)
-    sub_context.record_reading(task_provenance.marks, is_private=task_provenance.is_private)
+    sub_context.record_reading(task.provenance.marks, is_private=task.provenance.is_private)
+
+    changes = ChangeLog(context.deps.toolbox)
+    run = _build_run(sub_context, step, task, changes=changes)
+
+    def unfinished(reason: object) -> SubagentResult:
+        text = f"The {role.name} did not finish: {reason}\n{changes.report()}"
+        return SubagentResult(
+            text,
+            failed=True,
+            context=sub_context,
+            blackboard={key: run.board[key] for key in run.board},
+        )
+
+    try:
+        with step.pause_timers():  # the subagent has its own timeout
+            outcome = await run.execute()
+    except asyncio.CancelledError:
+        result = unfinished("it was stopped with the run.")
+        context.tokens_used += result.tokens
+        context.subagent_turns += result.turns
+        if on_cancel is not None:
+            on_cancel(result)
+        raise
+    except TreeError as error:  # a leaf has sent what cannot be sent
+        return unfinished(error)
+    final, board = sub_context.final_answer, {key: run.board[key] for key in run.board}
+    if outcome.succeeded and final is not None:
+        return SubagentResult(final.text, failed=False, context=sub_context, blackboard=board)
+    return unfinished(board.get("stopped") or (outcome.error or {}).get("message", "it failed."))
+
+
+def _build_run(context: RunContext, step: Step, task: SubagentTask, *, changes: ChangeLog) -> Run:
+    """Build the run of a subagent's tree; its output is recorded in `changes` and published."""
+    role = context.role
 
     def append_output(output: object) -> StreamChunk:
         step.progress()
+        changes.record(output)
         if isinstance(output, chunks.ToolCallChunk | chunks.ToolResultChunk | chunks.ApprovalChunk):
             output = replace(output, agent=role.name)
-        return sub_context.publish_output(output)
+        return context.publish_output(output)
 
-    run = Run(
+    return Run(
         role.tree,
         {
-            "task": task,
+            "task": task.text,
             "max_iterations": role.limits.max_iterations,
             "max_parallel_tools": role.limits.max_parallel_tools,
-            "seconds_left": float(settings.librarian_timeout),
-            **(blackboard_values or {}),
+            "seconds_left": float(context.snapshot.settings.librarian_timeout),
+            **task.blackboard_values,
         },
         Options(
-            host=sub_context,
-            journal=PrefixedJournal(context.journal, context.step_key(step)),
-            emit=partial(emit_tree_event, sub_context),
+            host=context,
+            journal=PrefixedJournal(context.journal, role.parent_step),
+            emit=partial(emit_tree_event, context),
             output=append_output,
-            replay=_ignore_chunk,  # the feed already has them
-            on_live=sub_context.mark_live,
+            replay=lambda recorded: changes.record(recorded.chunk),  # the feed already has it
+            on_live=context.mark_live,
         ),
-    )
-    with step.pause_timers():  # the subagent has its own timeout
-        outcome = await run.execute()
-    final = sub_context.final_answer
-    board = {key: outcome.blackboard[key] for key in outcome.blackboard}
-    if outcome.succeeded and final is not None:
-        return SubagentResult(final.text, failed=False, context=sub_context, blackboard=board)
-    reason = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
-    return SubagentResult(
-        f"The {role.name} did not finish: {reason}",
-        failed=True,
-        context=sub_context,
-        blackboard=board,
     )
 
 
@@ -137,7 +175,3 @@ def _remaining_limits(state: AgentState, *, seconds: int) -> AgentConfig:
     tokens = max(1, state.config.token_budget - state.tokens_used)
     limits = {**state.config.as_dict(), "token_budget": tokens, "timeout_seconds": seconds}
     return _SubagentLimits(**limits)
-
-
-def _ignore_chunk(chunk: Any) -> None:
-    del chunk
