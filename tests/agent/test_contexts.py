@@ -9,8 +9,8 @@ import pytest
 
 from dodona.agent.views.projects import NewProject
 from dodona.core.domain.conversations.contexts import ContextStatus
-from dodona.core.errors import NotFound, ProviderError, ProviderErrorKind
-from dodona.core.events import CONTEXT_APPROACHING_LIMIT, SESSION_RESUMED
+from dodona.core.errors import ContextFull, NotFound, ProviderError, ProviderErrorKind
+from dodona.core.events import CONTEXT_APPROACHING_LIMIT, CONTEXT_COMPRESSED, SESSION_RESUMED
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
@@ -214,3 +214,53 @@ async def test_a_model_that_is_nearly_full_says_so_once_also_over_a_crash(file: 
         told = [body["system_type"] for body in bodies(chunks, "system")]
         assert told == ["context_approaching_limit"]
         assert here.told(CONTEXT_APPROACHING_LIMIT) == []
+
+
+def filled(tokens: int) -> str:
+    """A text of so many tokens, or a few more."""
+    return "x " * round(tokens / 1.2 + 1)
+
+
+async def test_a_question_over_the_context_budget_is_an_error(file: Path) -> None:
+    """Over 110 % it is refused before it is stored; up to that, a model is called."""
+    model = ScriptedModel(["Yes.", "Yes."])
+    async with opened(file, model, token_budget=4000) as here:
+        with pytest.raises(ContextFull) as caught:
+            await here.ask(filled(4400))
+        tokens = caught.value.details["tokens"]
+        assert 4400 < tokens < 4410
+        assert str(caught.value) == (
+            f"the context of project default would have {tokens:,} tokens: 0 of earlier exchanges "
+            f"and {tokens:,} of the question. It may have 4,400, 110 % of its budget of 4,000. Ask "
+            "a shorter question, or start a new conversation: dodona context close. "
+            "context.token_budget sets the budget of new ones."
+        )
+        assert not model.requests
+        assert await here.store.runs.list(USER, limit=1) == []
+        assert (await here.answered(filled(4390))).answer == "Yes."
+
+
+async def test_a_question_over_the_budget_with_its_history_is_an_error(file: Path) -> None:
+    """No model is called, the error is stored, and the conversation can continue."""
+    model = ScriptedModel(["Yes.", "Yes.", "Yes."])
+    async with opened(file, model, token_budget=4000, compress_context=False) as here:
+        await here.answered(filled(3000))
+        with pytest.raises(ContextFull) as caught:
+            await here.answered(filled(1500))
+        assert caught.value.details["tokens"] > 4400
+        assert "3,0" in caught.value.message
+        assert len(model.requests) == 1
+        assert (await here.answered("And?")).answer == "Yes."
+
+
+async def test_a_long_exchange_does_not_fill_the_context(file: Path) -> None:
+    """An exchange over the budget is summarised, so the next question fits."""
+    long = [calls(("echo", filled(2500))), calls(("echo", filled(2600))), "Oaks."]
+    model = ScriptedModel([*long, "A summary.", *["Yes."] * 4])
+    async with opened(file, model, token_budget=4000, summarise_results=False) as here:
+        await here.answered("What grows there?")
+        assert await until(lambda: here.told(CONTEXT_COMPRESSED), "a summary")
+        assert (await here.answered("And?")).answer == "Yes."
+        texts = " ".join(message.text for message in model.requests[-1].messages)
+        assert "x x x x" not in texts
+        assert "What grows there?" in texts

@@ -45,6 +45,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "InvalidField": ("bad_request", 2, 400),
     "HeadMoved": ("head_moved", 2, 409),
     "LaneFull": ("queue_full", 2, 429),
+    "ContextFull": ("context_full", 2, 413),
 }
 
 

@@ -26,7 +26,8 @@
     └── BadRequest         the caller: the request is invalid
         ├── InvalidField       a field or parameter has an invalid value
         ├── HeadMoved          the conversation has changed: read its head again
-        └── LaneFull           too many messages are queued: try again later
+        ├── LaneFull           too many messages are queued: try again later
+        └── ContextFull        the conversation and the question exceed the context budget
 
 Any other exception is a bug and is not part of this hierarchy.
 """
@@ -314,6 +315,13 @@ class LaneFull(BadRequest):
 
     code = "queue_full"
     http_status = 429
+
+
+class ContextFull(BadRequest):
+    """The conversation and the question exceed the token budget of the context by over 10 %."""
+
+    code = "context_full"
+    http_status = 413
 
 
 def from_body(body: ErrorBody) -> DodonaError:

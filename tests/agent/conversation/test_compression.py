@@ -71,14 +71,15 @@ def test_crowded_is_four_fifths(tokens: int, runs: int, *, crowded: bool) -> Non
         ([300, 300, 300], 30, 1),  # two, though they are 60 %
         ([100, 500, 450], 30, 2),  # two and a summary would not fit
         ([900, 900], 30, 1),
-        ([5000], 30, None),  # the last one stays whatever it weighs
+        ([1000], 30, None),  # the last one stays if it is not over the budget
+        ([100, 1001], 30, 2),  # otherwise the next question would not fit
         ([10] * 4, 2, 2),
         ([10] * 4, 1, 3),
         ([100] * 500, 30, 497),  # a conversation that was never compressed
     ],
 )
 def test_the_newest_stay(sizes: list[int], most_runs: int, told: int | None) -> None:
-    """About a third of the budget, two runs if they fit, always the last one."""
+    """About a third of the budget, two runs if they fit, and the last one up to the budget."""
     found = plan_compression(talk(*sizes), budget=1000, max_runs=most_runs)
     if found is None:
         assert told is None

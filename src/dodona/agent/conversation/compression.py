@@ -186,7 +186,9 @@ def render_for_model(plan: CompressionPlan, max_chars: int) -> str:
 
 
 def _count_kept_runs(sizes: Sequence[int], *, budget: int, max_runs: int) -> int:
-    """Number of newest runs that stay unchanged; at least one."""
+    """Number of newest runs that stay unchanged; at least one, unless it exceeds the budget."""
+    if sizes and sizes[-1] > budget:
+        return 0  # the next question would not fit
     tokens = count = 0
     for index, size in enumerate(reversed(sizes)):
         tokens += size

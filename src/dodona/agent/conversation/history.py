@@ -38,6 +38,11 @@ class History:
     digest: bytes = b""
     provenance: Provenance = NO_PROVENANCE
 
+    @property
+    def text_tokens(self) -> int:
+        """Tokens of the texts, without those for roles and separators."""
+        return self.tokens - TOKENS_PER_MESSAGE * len(self.messages)
+
     def extended_with(
         self, messages: Sequence[Message], tokens: int, provenance: Provenance
     ) -> History:

@@ -203,8 +203,7 @@ class Driver:
         )
         if claimed.pins is None:
             journal.pin(snapshot.encoded)
-        await self._suspend_on_model_change(claimed, chosen)
-        return RunContext(
+        context = RunContext(
             deps=self._deps,
             snapshot=snapshot,
             inputs=claimed,
@@ -213,6 +212,13 @@ class Driver:
             journal=journal,
             feed=feed,
         )
+        claimed.context.check_size(
+            claimed.question.token_count,
+            history_tokens=context.history.text_tokens,
+            session_key=claimed.session_key,
+        )
+        await self._suspend_on_model_change(claimed, chosen)
+        return context
 
     async def _fail_before_start(
         self, result: RunResult, journal: RunJournal, feed: ChunkFeed

@@ -147,6 +147,7 @@ def submit_run(
     context, lane = target.context, target.lane
     assert context is not None
     assert lane is not None
+    context.check_size(request.token_count, session_key=request.session_key)
     if context.status is ContextStatus.SUSPENDED:
         tx.execute(_ACTIVATE_CONTEXT, context_id=context.id)
         target = target._replace(context=replace(context, status=ContextStatus.ACTIVE))

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final
 
 from dodona.core.domain.trust import NO_MARKS, Marks
+from dodona.core.errors import ContextFull
 
 DEFAULT_TOKEN_BUDGET: Final = 16_000
 TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
@@ -48,3 +49,25 @@ class OracleContext:
     status: ContextStatus
     compression_count: int
     marks: Marks = NO_MARKS
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens that a question may need with its history: 110 % of the budget."""
+        return self.token_budget * 11 // 10
+
+    def check_size(
+        self, question_tokens: int, *, history_tokens: int = 0, session_key: str | None = None
+    ) -> None:
+        """Raise ContextFull if a question does not fit, alone or with its history."""
+        tokens = history_tokens + question_tokens
+        if tokens <= self.max_tokens:
+            return
+        name = f"project {self.project_id}" if session_key is None else f"session {session_key}"
+        raise ContextFull(
+            f"the context of {name} would have {tokens:,} tokens: {history_tokens:,} of earlier "
+            f"exchanges and {question_tokens:,} of the question. It may have {self.max_tokens:,}, "
+            f"110 % of its budget of {self.token_budget:,}.",
+            hint="Ask a shorter question, or start a new conversation: dodona context close. "
+            "context.token_budget sets the budget of new ones.",
+            details={"tokens": tokens, "limit": self.max_tokens, "budget": self.token_budget},
+        )
