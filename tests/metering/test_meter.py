@@ -260,7 +260,9 @@ async def test_new_terms_hold_from_the_next_call_on(store: Store) -> None:
     given = meter()
     hold = await run.reserve(given)
     given.update(
-        Ceilings(daily=Ceiling(tokens=500)), Prices({"oak": Price(Decimal(0), Decimal(0))})
+        Ceilings(daily=Ceiling(tokens=500)),
+        prices=Prices({"oak": Price(Decimal(0), Decimal(0))}),
+        wait_seconds=0.0,
     )
     assert given.ceilings.daily == Ceiling(tokens=500)
     with pytest.raises(BudgetExceeded):

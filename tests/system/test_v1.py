@@ -542,3 +542,45 @@ async def test_without_a_budget_nothing_goes_out(
     assert script.asked == script.summing == []
     runs = await own.get("/api/runs")
     assert len(runs["runs"]) == 2
+
+
+RESERVED = "[budgets]\nwait_seconds = {}\n[budgets.daily]\ntokens = 12000\n"
+
+
+async def test_budget_that_others_have_reserved_is_worth_a_retry(
+    own: Client, script: Script, wire: WireModel
+) -> None:
+    """The client is told so, and after how many seconds."""
+    own.up.home.write(base_url=wire.url, more=RESERVED.format(0))
+    await own.up.begin()
+    script.will(says("Here ", "I am.", hold=1))
+    asked = body(own, tools=[SEARCH], max_tokens=4000)
+    held = [asyncio.create_task(own.send("POST", "/v1/chat/completions", asked)) for _ in range(2)]
+    await script.reached(2)
+    relay = await own.send("POST", "/v1/chat/completions", asked)
+    run = await own.send("POST", "/v1/chat/completions", body(own, max_tokens=4000))
+    for each in (relay, run, await own.try_to_ask("Why?", max_tokens=4000)):
+        assert (each.status, each.headers["Retry-After"]) == (429, "5")
+    assert relay.headers["x-should-retry"] == run.headers["x-should-retry"] == "true"
+    script.release()
+    assert [(await each).status for each in held] == [200, 200]
+
+
+async def test_requests_wait_for_reserved_budget(
+    own: Client, script: Script, wire: WireModel
+) -> None:
+    """The budget is large enough for two at once; none is refused."""
+    own.up.home.write(base_url=wire.url, more=RESERVED.format(300))
+    await own.up.begin()
+    script.will(says("Here ", "I am.", hold=1))
+    requests = [{"tools": [SEARCH]}, {}, {"stream": True}, {"tools": [SEARCH], "stream": True}]
+    sent = [
+        asyncio.create_task(
+            own.send("POST", "/v1/chat/completions", body(own, max_tokens=4000, **each))
+        )
+        for each in requests
+    ]
+    await script.reached()
+    script.release()
+    assert [(await each).status for each in sent] == [200] * len(sent)
+    assert script.most_at_once <= 2

@@ -33,6 +33,7 @@ from dodona.core.ports.model import (
 )
 from dodona.metering import fill_usage
 from dodona.store.db.database import StoreOperation
+from dodona.trees import Step
 
 Commit: TypeAlias = Callable[[StoreOperation[Any]], Awaitable[Any]]
 
@@ -56,8 +57,13 @@ async def call_in_run(
     call: ModelCall,
     on_event: Callable[[ModelEvent], None],
     partial_answer: PartialAnswer,
+    *,
+    step: Step,
 ) -> Done:
-    """Make a call that is billed to the run; collect its text in `partial_answer` meanwhile."""
+    """Make a call that is billed to the run; collect its text in `partial_answer` meanwhile.
+
+    While it waits for budget, the timers of the step's run are paused.
+    """
 
     def handle(event: ModelEvent) -> None:
         partial_answer.add(event)
@@ -68,6 +74,8 @@ async def call_in_run(
 
     plan = _build_plan(context.billing, call)
     reservation = _CallReservation(context.deps, plan, context.journal.commit, settle)
+    with step.pause_timers():
+        await reservation.reserve()
     try:
         return await _call_metered(call, reservation, handle)
     except BaseException:
@@ -89,18 +97,18 @@ async def call_outside_run(
     scope = replace(scope, run_id=None, attempt=0, owner=deps.storage.owner)
     commit = deps.storage.commit
     reservation = _CallReservation(deps, _build_plan(scope, call), commit, commit)
+    await reservation.reserve()
     return await _call_metered(call, reservation, on_event)
 
 
 async def _call_metered(
     call: ModelCall, reservation: _CallReservation, on_event: Callable[[ModelEvent], None]
 ) -> Done:
-    """Return the complete response; pass each event to `on_event` as it arrives.
+    """Return the complete response of a reserved call; pass each event to `on_event`.
 
     Usage is always settled: for an interrupted call, as far as it is known.
     """
     plan = reservation.plan
-    await reservation.reserve()
     request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=reservation.retry)
     stream: ModelStream | None = None
     try:
@@ -172,9 +180,14 @@ class _CallReservation:
         self._attempted_model = (plan.provider, plan.model)  # changes with a fallback
 
     async def reserve(self) -> None:
+        """Reserve budget; wait if other calls have reserved it."""
+        meter, plan = self._deps.meter, self.plan
+        await self._reserve(meter.wait_and_reserve(plan, self._commit_reservation))
+
+    async def _reserve(self, reservation: Awaitable[Reservation]) -> None:
         deps, scope = self._deps, self.plan.scope
         try:
-            self._reservation = await self._commit_reservation(deps.meter.reserve(self.plan))
+            self._reservation = await reservation
         except BudgetExceeded as error:
             what = f"{scope.agent_id}: {error.message}"
             token_id = None if scope.token is None else scope.token.id
@@ -191,11 +204,14 @@ class _CallReservation:
             await self._commit_settlement(settlement)
 
     async def retry(self, attempt: FailedAttempt, model: Model) -> None:
-        """Settle a failed attempt and reserve budget for the next, which is billed separately."""
+        """Settle a failed attempt and reserve budget for the next, which is billed separately.
+
+        It does not wait for other calls: that would count as time of the model.
+        """
         self._attempted_model = (attempt.provider, attempt.model)
         await self.settle_interrupted(attempt.usage, may_be_billed=attempt.may_be_billed)
         self._attempted_model = (model.provider, model.name)
-        await self.reserve()
+        await self._reserve(self._commit_reservation(self._deps.meter.reserve(self.plan)))
 
     async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle a call that failed or was cancelled."""

@@ -251,7 +251,11 @@ async def _open_code_indexes(
 
 def _build_meter(config: Config) -> Meter:
     settings = config.settings
-    return Meter(ceilings(settings), prices=price_list(settings))
+    return Meter(
+        ceilings(settings),
+        prices=price_list(settings),
+        wait_seconds=settings.budgets.wait_seconds,
+    )
 
 
 async def _start_agent_api(
@@ -337,7 +341,12 @@ def reload_handlers(
         configure_logging(config.settings.log, redactor)
 
     async def apply_prices(config: Config) -> None:
-        meter.update(ceilings(config.settings), price_list(config.settings))
+        settings = config.settings
+        meter.update(
+            ceilings(settings),
+            prices=price_list(settings),
+            wait_seconds=settings.budgets.wait_seconds,
+        )
 
     return {
         ("agent",): agents.apply,

@@ -256,11 +256,19 @@ _UNBILLED = frozenset(
 
 
 class BudgetExceeded(DodonaError):
-    """`details` has the budget's scope, period, unit, limit, used, held, wanted and resets_at."""
+    """`details` has the budget's scope, period, unit, limit, used, held, wanted and resets_at.
+
+    If only reservations of calls in progress block it, `details` also has `retry_after`.
+    """
 
     code = "budget_exceeded"
     exit_code = 6
     http_status = 429
+
+    @property
+    def retry_after(self) -> int | None:
+        """Seconds after which calls in progress may have ended; None if the budget is used up."""
+        return self.details.get("retry_after")
 
 
 class Unauthorized(DodonaError):

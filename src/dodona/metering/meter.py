@@ -1,21 +1,22 @@
 """The meter of model calls: reserves before a call, settles and records after it.
 
-    reservation = await journal.commit(meter.reserve(plan))     BudgetExceeded: no call is made
+    reservation = await meter.wait_and_reserve(plan, commit)    BudgetExceeded: no call is made
     …                                                           the call
     usages = [ModelUsage(done.provider, done.model, done.usage)]
     await journal.commit(meter.settle(reservation, plan, usages))
 
-Both return operations for a transaction of the caller, so that they need no extra commit.
+Both run in a transaction of the caller, so that they need no extra commit.
 Prices are looked up beforehand, because a transaction must not wait.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 from dodona.core.domain.budgets import (
     NANOS_PER_USD,
@@ -30,38 +31,65 @@ from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
 from dodona.metering.ceilings import Ceilings
 from dodona.metering.prices import Prices
+from dodona.metering.waiting import ReservationQueue
 from dodona.store.billing import budgets, token_records
 from dodona.store.db.database import StoreOperation, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class _Pricing:
-    """Ceilings and prices, which change together."""
+class _Terms:
+    """The configured values, which change together."""
 
     ceilings: Ceilings
     prices: Prices
+    wait_seconds: float
 
 
 class Meter:
-    """Enforces the ceilings, and records every call."""
+    """Enforces the ceilings, and records every call.
 
-    def __init__(self, ceilings: Ceilings, *, prices: Prices) -> None:
-        self._pricing = _Pricing(ceilings, prices)
+    `wait_seconds` is how long a call waits for budget that other calls have reserved.
+    """
+
+    def __init__(self, ceilings: Ceilings, *, prices: Prices, wait_seconds: float = 0.0) -> None:
+        self._terms = _Terms(ceilings, prices, wait_seconds)
+        self._queue = ReservationQueue()
 
     @property
     def ceilings(self) -> Ceilings:
-        return self._pricing.ceilings
+        return self._terms.ceilings
 
     def limits(self, at: float) -> tuple[BudgetLimit, ...]:
-        return self._pricing.ceilings.limits(at)
+        return self._terms.ceilings.limits(at)
 
-    def update(self, ceilings: Ceilings, prices: Prices) -> None:
+    def update(self, ceilings: Ceilings, *, prices: Prices, wait_seconds: float) -> None:
         """Apply these to the next calls; calls in progress keep their reservations."""
-        self._pricing = _Pricing(ceilings, prices)
+        self._terms = _Terms(ceilings, prices, wait_seconds)
+
+    async def wait_and_reserve(
+        self,
+        plan: CallPlan,
+        commit: Callable[[StoreOperation[Any]], Awaitable[Any]],
+    ) -> Reservation:
+        """Reserve the most that a call can use; wait while only reservations block it."""
+        terms = self._terms
+
+        async def attempt() -> Reservation:
+            try:
+                return await commit(self.reserve(plan))
+            except BudgetExceeded as error:
+                if error.retry_after is not None:
+                    # The failed transaction may have included a settlement of the same run.
+                    await commit(_no_operation)
+                raise
+
+        lines = terms.ceilings.budget_lines(plan, tokens=0, nanos=0)
+        scopes = [line.scope for line in lines]
+        return await self._queue.reserve(attempt, scopes=scopes, seconds=terms.wait_seconds)
 
     def reserve(self, plan: CallPlan) -> StoreOperation[Reservation]:
         """Reserve the most that a call can use, or raise BudgetExceeded."""
-        pricing = self._pricing
+        pricing = self._terms
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
         needs_price = pricing.ceilings.needs_price(plan)
         max_cost = _max_cost(pricing.prices, plan, is_required=needs_price)
@@ -88,7 +116,7 @@ class Meter:
         reservation; without any report, the call counts as the whole reservation. Return False if
         the reservation was settled before: then nothing is counted or recorded again.
         """
-        prices = self._pricing.prices
+        prices = self._terms.prices
         filled = [fill_usage(each, plan) for each in usages]
         costs = [_cost(prices, each, plan) for each in filled]
         records = [_build_record(*each, plan) for each in zip(filled, costs, strict=True)]
@@ -102,9 +130,15 @@ class Meter:
                 return False
             for entry, each in zip(records, filled, strict=True):
                 token_records.record(tx, entry, each.usage)
+            # Before the commit: a call that wakes too early waits for our locks on the budgets.
+            self._queue.notify()
             return True
 
         return settle
+
+
+def _no_operation(_: Transaction) -> None:
+    """Only commit what is pending."""
 
 
 def _max_cost(prices: Prices, plan: CallPlan, *, is_required: bool) -> Decimal | None:

@@ -59,7 +59,8 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     partial_answer = PartialAnswer()
     host.partial_answer = partial_answer
     try:
-        done = await call_in_run(host, _build_call(host, step), emit_chunk, partial_answer)
+        call = _build_call(host, step)
+        done = await call_in_run(host, call, emit_chunk, partial_answer, step=step)
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False

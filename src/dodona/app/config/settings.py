@@ -658,6 +658,13 @@ class BudgetsSection(Section):
     )
     daily: BudgetSection = Field(default=BudgetSection(), description="Limit per day.")
     monthly: BudgetSection = Field(default=BudgetSection(), description="Limit per month.")
+    wait_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        le=300,
+        description="How long a model call waits for budget that only calls in progress have "
+        "reserved, in seconds. With 0, it is refused at once.",
+    )
 
 
 class PriceSection(Section):

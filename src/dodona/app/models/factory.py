@@ -67,7 +67,8 @@ def ceilings(settings: Settings) -> Ceilings:
     def ceiling(budget: BudgetSection) -> Ceiling:
         return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
 
-    return Ceilings(**{name: ceiling(budget) for name, budget in settings.budgets})
+    budgets = (each for each in settings.budgets if isinstance(each[1], BudgetSection))
+    return Ceilings(**{name: ceiling(budget) for name, budget in budgets})
 
 
 def price_list(settings: Settings) -> Prices:

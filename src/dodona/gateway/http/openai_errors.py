@@ -15,7 +15,13 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from dodona.core.errors import DodonaError, NotFound, ProviderError, ProviderErrorKind
+from dodona.core.errors import (
+    BudgetExceeded,
+    DodonaError,
+    NotFound,
+    ProviderError,
+    ProviderErrorKind,
+)
 from dodona.core.json_document import JsonDocument
 
 PATH_PREFIX: Final = "/v1/"
@@ -83,6 +89,8 @@ def status_of(error: DodonaError) -> int:
 
 def headers_of(error: DodonaError) -> dict[str, str]:
     """Return the headers that stop clients from retrying unsafe requests."""
+    if isinstance(error, BudgetExceeded) and error.retry_after is not None:
+        return {"x-should-retry": "true"}
     return {} if error.code in _RETRYABLE_CODES else {"x-should-retry": "false"}
 
 

@@ -98,7 +98,9 @@ def _error_headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
-        case TooManyRequests(retry_after=float() | int() as seconds):
+        case TooManyRequests(retry_after=seconds) | BudgetExceeded(retry_after=seconds) if (
+            seconds is not None
+        ):
             return {"retry-after": str(max(1, ceil(seconds)))}
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}

@@ -18,12 +18,12 @@ from dodona.agent.requests.client_history import ClientHistory
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.errors import DodonaError, InvalidField
+from dodona.core.errors import BudgetExceeded, DodonaError, InvalidField
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.security.token_monitor import TokenWatch
 from dodona.gateway.shutdown import Shutdown
-from dodona.gateway.v1.completion import Completion, Finish, V1Completion, V1Usage
+from dodona.gateway.v1.completion import Completion, Finish, V1Completion, V1Delta, V1Usage
 from dodona.gateway.v1.deltas import RunDeltas
 from dodona.gateway.v1.messages import ChatHistory
 from dodona.gateway.v1.request import V1Request
@@ -52,7 +52,7 @@ class RunCompletion:
         deltas = RunDeltas(is_streaming=False)
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
-                deltas.apply(chunk)
+                await self._apply(deltas, chunk)
         finish, usage = await self._finish(deltas)
         return self.completion.build_response(
             text=deltas.text, thinking=deltas.thinking, finish=finish, usage=usage
@@ -64,7 +64,7 @@ class RunCompletion:
         try:
             async with aclosing(self._chunks()) as chunks:
                 async for chunk in chunks:
-                    if (delta := deltas.apply(chunk)) is not None:
+                    if (delta := await self._apply(deltas, chunk)) is not None:
                         yield self.completion.encode_delta(delta)
             yield self.completion.encode_last(*await self._finish(deltas))
         finally:
@@ -85,6 +85,15 @@ class RunCompletion:
             async for batch in batches:
                 for chunk in batch:
                     yield chunk
+
+    async def _apply(self, deltas: RunDeltas, chunk: StreamChunk) -> V1Delta | None:
+        try:
+            return deltas.apply(chunk)
+        except BudgetExceeded as error:
+            if await self.api.runs.token_records(self.user_id, self.run_id):
+                # Its model calls cost tokens, and its tools may have had effects.
+                error.details.pop("retry_after", None)
+            raise
 
     async def _finish(self, deltas: RunDeltas) -> tuple[Finish, V1Usage]:
         """Return the finish reason and the usage.

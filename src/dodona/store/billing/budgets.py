@@ -34,6 +34,7 @@ from dodona.store.db.statements import insert_returning_id, statement, upsert
 from dodona.store.db.text import to_json
 from dodona.store.schema import IS_RESERVED, budgets, reservations
 
+_RETRY_SECONDS = 5  # about the duration of a model call, whose end frees its reservation
 _KEY = ("scope", "period", "unit")
 _BY_KEY = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
 _UPSERT_BUDGET = upsert(
@@ -115,15 +116,10 @@ def reserve(
     `crash_record` is recorded if a crash interrupts the call, so that every call has a record.
     """
     ordered = sorted(lines, key=_lock_sort_key)
-    for line in ordered:
-        row = tx.fetch_one(_UPSERT_BUDGET, **_key_values(line, ""), ceiling=line.ceiling)
-        assert row is not None
-        used, reserved = row
-        if not (used or reserved):
-            used = _backfill_used(tx, line)
-        if used + reserved + line.amount > line.ceiling:
-            raise _exceeded_error(line, used, reserved)
-        tx.execute(_ADD_RESERVED, **_key_values(line, "its_"), amount=line.amount)
+    errors = [error for line in ordered if (error := _reserve_line(tx, line)) is not None]
+    if errors:
+        # A budget that is used up matters more than one that others have reserved.
+        raise next((error for error in errors if error.retry_after is None), errors[0])
     reservation_id = tx.insert(
         _INSERT_RESERVATION,
         run_id=run_id,
@@ -135,6 +131,19 @@ def reserve(
         created_at=time(),
     )
     return Reservation(reservation_id)
+
+
+def _reserve_line(tx: Transaction, line: BudgetLine) -> BudgetExceeded | None:
+    """Lock a budget and reserve the amount, or return an error. Zero is always allowed."""
+    row = tx.fetch_one(_UPSERT_BUDGET, **_key_values(line, ""), ceiling=line.ceiling)
+    assert row is not None
+    used, reserved = row
+    if not (used or reserved):
+        used = _backfill_used(tx, line)
+    if line.amount and used + reserved + line.amount > line.ceiling:
+        return _exceeded_error(line, used, reserved)
+    tx.execute(_ADD_RESERVED, **_key_values(line, "its_"), amount=line.amount)
+    return None
 
 
 def _backfill_used(tx: Transaction, line: BudgetLine) -> int:
@@ -230,8 +239,10 @@ def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceede
     pending = f", {unit.format(reserved)} reserved for calls in progress" if reserved else ""
     period = f" for {line.period}" if reset else ""
     hint = f"It resets on {reset:%Y-%m-%d} at 00:00 UTC." if reset else "It does not reset."
+    wait: dict[str, int] = {}
     if used + line.amount <= line.ceiling:
         hint = f"Calls in progress have reserved the rest: try again later. {hint}"
+        wait["retry_after"] = _RETRY_SECONDS
     return BudgetExceeded(
         f"the budget of {line.scope}{period} does not allow {unit.format(line.amount)} "
         f"more: {unit.format(used)} of {unit.format(line.ceiling)} are used{pending}.",
@@ -245,6 +256,7 @@ def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceede
             "held": unit.to_number(reserved),
             "wanted": unit.to_number(line.amount),
             "resets_at": reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
+            **wait,
         },
     )
 

@@ -194,6 +194,7 @@ async def test_a_refusal_has_its_figures(store: Store) -> None:
         "held": 1.5,
         "wanted": 0.75,
         "resets_at": "2026-12-01T00:00:00Z",
+        "retry_after": 5,
     }
     again = from_json(told)
     assert type(again) is BudgetExceeded
