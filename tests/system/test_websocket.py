@@ -229,6 +229,38 @@ async def test_history_reaches_back_beyond_a_summary(office: Client, script: Scr
             assert said == ["m2", "m1", "m0"], read
 
 
+async def test_collected_messages_have_one_stream_of_events(
+    own: Client, script: Script, wire: Any
+) -> None:
+    """Each sender learns the run that answers; its events are sent once per connection."""
+    own.up.home.write(base_url=wire.url, agent='queue = "collect"')
+    await own.up.begin()
+    script.will(says("I ", "see.", hold=1))
+    who = {"channel": "slack", "account": "acme", "peer": "collector"}
+
+    async def send(speaker: Speaker, text: str) -> int:
+        return (await speaker.call("chat.send", **who, content=f"{text} {own.tag}"))["run_id"]
+
+    async with speaking(own.session, own.url) as one, speaking(own.session, own.url) as other:
+        first = await send(one, "First.")
+        await script.reached()
+        joint = [
+            await send(one, "Second."),
+            await send(other, "Third."),
+            await send(one, "Fourth."),
+        ]
+        assert len({first, *joint}) == 2
+        script.release()
+        await one.events_of(first)
+        for speaker in (one, other):
+            events = await speaker.events_of(joint[0])
+            await speaker.call("ping")  # after it, nothing is left to come
+            assert speaker.events == []
+            numbers = [event["seq"] for event in events]
+            assert numbers == sorted(set(numbers))
+    assert [asked.question.count(own.tag) for asked in script.asked] == [1, 3]
+
+
 async def test_budgets_are_told(office: Client, wire: Any, script: Script) -> None:
     """A message over the ceiling is refused before any model is asked, and told so."""
     more = WORK.format(url=wire.url) + BINDINGS + "\n[budgets.daily]\ntokens = 0\n"

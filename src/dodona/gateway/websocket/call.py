@@ -65,6 +65,8 @@ class Call:
     async def stream_run(self, run_id: int, session_key: str | None, *, after_seq: int = 0) -> None:
         """Send the events of a run until it ends."""
         last_seq = after_seq
+        followed = self.connection.followed_runs
+        followed.add(run_id)
         batches = self.api.oracle.stream_chunks(self.user_id, run_id, after_seq=after_seq)
         try:
             async with aclosing(batches):
@@ -78,6 +80,8 @@ class Call:
             event = to_event(chunk, session_key)
             event["data"]["is_lost"] = True
             await self.connection.writer.send(event)
+        finally:
+            followed.discard(run_id)
 
     async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:

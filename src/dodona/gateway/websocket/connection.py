@@ -54,7 +54,7 @@ class Connection:
 
     __slots__ = (
         *("_request_tasks", "_run_wait_tasks", "_is_disconnected", "_methods", "_unanswered_ids"),
-        *("_token", "caller", "session_locks", "state", "writer"),
+        *("_token", "caller", "followed_runs", "session_locks", "state", "writer"),
     )
 
     def __init__(
@@ -70,6 +70,7 @@ class Connection:
         self.caller = identity.caller
         self.session_locks = session_locks
         self.writer = writer
+        self.followed_runs: set[int] = set()  # whose events are being sent
         self._token = identity.token
         self._methods = methods
         self._unanswered_ids: set[RequestId] = set()

@@ -96,7 +96,8 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
 ) -> Any:
     """Send a message. Bindings select the agent. The events follow the result.
 
-    A submitted message is durable: it is answered even after a disconnect.
+    A submitted message is durable: it is answered even after a disconnect. If an agent collects
+    messages, several of them have the same `run_id`; its events are sent once per connection.
     """
     is_own = _authorize_sender(
         call.caller, account, peer, is_group=guild is not None or team is not None
@@ -123,8 +124,11 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
     if wait:
         answer = await call.api.oracle.answer(call.user_id, run_id)
         return AnsweredMessage(**asdict(answer), session_key=key, agent_id=binding.agent_id)
+    # With the queue mode `collect`, an earlier message of this connection may have the same run.
+    is_followed = run_id in call.connection.followed_runs
+    call.connection.followed_runs.add(run_id)
     await call.send_result(SentMessage(run_id, key, binding.agent_id))
-    return await call.stream_run(run_id, key)
+    return None if is_followed else await call.stream_run(run_id, key)
 
 
 def _authorize_sender(caller: Caller, account: str, peer: str | None, *, is_group: bool) -> bool:
