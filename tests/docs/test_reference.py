@@ -99,6 +99,7 @@ COMMANDS = (
     "vault list",
     "vault move",
     "vault moves",
+    "vault review",
     "vault search",
     "vault show",
     "vault tags",

@@ -17,6 +17,8 @@ import pytest
 
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
+from dodona.tools.vault.notes.blocks import name_key
+from dodona.tools.vault.notes.files import version_of
 from tests.system.client import Chunks, Client
 from tests.system.test_approvals import ASK, write_rule
 from tests.system.tokens import User, dodona
@@ -26,6 +28,8 @@ from tests.system.wire_model import Call, Script, calls, says
 SECRET: Final = "zanzibar"
 PROJECT: Final = "garden"
 NOTE: Final = "plans.md"
+CONTENT: Final = f"# {SECRET}\n\n#{SECRET} [[old]]\n"
+VERSION: Final = version_of(CONTENT.replace("[[old]]", "[[plans]]").encode())  # when it is moved
 CHAT: Final = {
     "model": "oracle",
     "messages": [{"role": "user", "content": "What did I say before?"}],
@@ -151,6 +155,10 @@ TRIES: Final[dict[str, Tries]] = {
         Try(body={"project_id": PROJECT, "change": a.move}),
         Try(body={"change": a.move}),
     ],
+    "reviewNote": lambda _: [
+        Try(body={"path": NOTE, "version": VERSION, "project_id": PROJECT}),
+        Try(body={"path": NOTE, "version": VERSION}),
+    ],
     "listHistory": in_project(path=NOTE),
     "readVersion": lambda a: [
         Try(path={"change": str(a.move - 1)}, query={"project_id": PROJECT}),
@@ -246,12 +254,18 @@ async def one_of_everything(a: User, admin: User, script: Script, folder: Path) 
         {"id": PROJECT, "vault_path": str(notes), "code_paths": [str(code)]},
     )
     for project in ({}, {"project_id": PROJECT}):
-        note = {"path": "old.md", "content": f"# {SECRET}\n\n#{SECRET} [[old]]\n", **project}
+        note = {"path": "old.md", "content": CONTENT, **project}
         await a.does("PUT", "/api/vault/note", note)
         move = await a.does("POST", "/api/vault/move", {"path": "old.md", "to": NOTE, **project})
     thread = await a.does(
         "POST", "/api/threads", {"title": SECRET, "content": SECRET, "project_id": PROJECT}
     )
+    with a.client.up.home.changing() as store:  # a mark that a review would take away
+        store.execute(
+            "INSERT INTO note_marks (user_id, folder, block, marks_json, created_at)"
+            " VALUES ('ada', ?, ?, ?, 1)",
+            (str(notes.resolve()), name_key(NOTE), '[{"origin": "web"}]'),
+        )
     await a.does("POST", "/api/threads", {"title": SECRET, "content": SECRET})
     await a.does("PATCH", "/api/settings", {"max_context_nodes": 17, "oracle_model": SECRET})
     await a.does("PATCH", "/api/rules/large_result", {"enabled": False})

@@ -151,7 +151,7 @@ async def test_own_notes_and_sections_are_clean(scenes: Scenes) -> None:
         content = "# Oaks\n\nMine.\n\n## Saved\n\nOf oaks.\n"
         arguments = {"path": "oaks.md", "content": content, "version": version}
         saving = Call("vault_write", arguments)
-        await scene.ask(f"Save what {url} says.", fetch(url), saving)
+        await scene.ask(f"Save what {url} says.", fetch(url), read("oaks.md"), saving)
         await scene.ask("What do I know?", read("plans.md"), new=True)
         assert await writes_freely(scene, "Write this.", "a.md")
         await scene.ask("What do I know of oaks?", read("oaks.md"), new=True)

@@ -293,3 +293,64 @@ async def test_a_kill_at_any_moment_leaves_no_unmarked_text(tmp_path: Path) -> N
             listed = await notes.list()
         assert len(listed) >= count
         assert {note.marks for note in listed} == {(WEB,)}
+
+
+async def test_a_person_clears_the_marks_of_a_note(project: Project) -> None:
+    """Of its names and paragraphs, in every process; the same long text is cleared everywhere."""
+    other = project.open()
+    await project.notes.write("new/a.md", f"# Oak\n\n{EVIL}", author=AUTHOR)
+    await project.notes.write("b.md", f"{EVIL}\n\nAnother long paragraph of a stranger: {EVIL}",
+                              author=AUTHOR)  # fmt: skip
+    assert (await other.read("b.md")).marks == (WEB,)
+    note = await project.notes.marked_text("new/a.md")
+    assert [part.text for part in note.parts] == ["new", "new/a.md", "# Oak", EVIL]
+    assert {part.marks for part in note.parts} == {(WEB,)}
+    assert await project.notes.review("new/a.md", note.version) == note
+    assert await project.marked("new/a.md") == frozenset()
+    assert (await other.read("new/a.md")).marks == ()
+    assert (await project.open(index="new.db").read("new/a.md")).marks == ()
+    left = await other.marked_text("b.md")
+    assert [part.text for part in left.parts] == [
+        "b.md",
+        f"Another long paragraph of a stranger: {EVIL}",
+    ]
+    assert (await project.notes.marked_text("new/a.md")).parts == ()
+
+
+async def test_after_a_review_the_same_text_can_be_marked_again(project: Project) -> None:
+    """By a run that read untrusted text and writes it once more."""
+    written = await project.notes.write("a.md", EVIL, author=AUTHOR)
+    await project.notes.review("a.md", written.version)
+    await project.notes.write("b.md", EVIL, author=AUTHOR)
+    assert await project.marked("b.md") == await project.marked("a.md") == {WEB}
+
+
+async def test_a_review_is_of_one_version(project: Project) -> None:
+    """What was written after the person looked keeps its marks."""
+    written = await project.notes.write("a.md", EVIL, author=AUTHOR)
+    project.put("a.md", f"{EVIL}\n\nMore.")
+    with pytest.raises(Conflict, match="has changed"):
+        await project.notes.review("a.md", written.version)
+    assert await project.marked("a.md") == {WEB}
+
+
+async def test_a_review_applies_to_the_user_who_made_it(project: Project) -> None:
+    """Marks of another user of the vault end for the one who looked, and stay for the other."""
+    eve = project.open("eve")
+    written = await eve.write("a.md", EVIL, author=AUTHOR)
+    assert (await project.notes.read("a.md")).marks == (Mark(Origin.WEB),)
+    await project.notes.review("a.md", written.version)
+    for ada in (project.notes, project.open()):
+        assert (await ada.read("a.md")).marks == ()
+    for each in (eve, project.open("eve")):
+        assert (await each.read("a.md")).marks == (WEB,)
+
+
+async def test_notes_that_others_write_cannot_be_reviewed(project: Project) -> None:
+    """The setting marks whatever they contain tomorrow, too."""
+    project.untrusted = PathPatterns(["Clippings/**"])
+    project.put("Clippings/a.md", EVIL)
+    note = await project.notes.marked_text("Clippings/a.md")
+    assert note.marks == (Mark(Origin.PEER, "Clippings/a.md"),)
+    with pytest.raises(Conflict, match=r"is in \[vault\] untrusted"):
+        await project.notes.review("Clippings/a.md", note.version)

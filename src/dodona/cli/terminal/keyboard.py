@@ -1,10 +1,30 @@
-"""Asynchronous line input from the terminal."""
+"""Input from the terminal: confirmations, and lines that are read asynchronously."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
+from typing import Final
+
+from dodona.cli.terminal.output import print_note
+from dodona.core.errors import BadRequest, Cancelled
+
+REVIEW_HINT: Final = "Look at it, then confirm with --yes."
+
+
+def require_terminal(message: str, *, hint: str) -> None:
+    """Raise BadRequest with this message if standard input is not a terminal."""
+    if not sys.stdin.isatty():
+        raise BadRequest(message, hint=hint)
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Ask a question at the terminal. Any answer but yes raises Cancelled with `otherwise`."""
+    print_note(f"{question} [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Cancelled(otherwise)
 
 
 class Keyboard:

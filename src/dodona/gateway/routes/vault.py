@@ -13,6 +13,7 @@ from dodona.core.domain.knowledge.notes import (
     NoteHit,
     NoteMove,
     NotePath,
+    NoteReview,
     Notes,
     NoteSummary,
     NoteTag,
@@ -111,6 +112,14 @@ class ChangeToUndo(RequestDocument):
     project_id: ProjectId = DEFAULT_PROJECT
 
 
+class ReviewedNote(RequestDocument):
+    """A person's statement that a note contains no injected instructions."""
+
+    path: NotePath
+    version: Annotated[str, Meta(min_length=1, description="The version that was reviewed.")]
+    project_id: ProjectId = DEFAULT_PROJECT
+
+
 class NewIndexNote(RequestDocument):
     """A folder to write an index of."""
 
@@ -194,6 +203,13 @@ async def undo_change(request: ApiRequest, body: ChangeToUndo) -> NoteUndo:
     """Undo a write, or a move with its links. Returns 409 if the note has changed since."""
     change = None if body.change is UNSET else body.change
     return await (await _notes_of(request, body.project_id)).undo(change)
+
+
+@routes.post("/api/vault/review", errors=_WRITE_ERRORS)
+async def review_note(request: ApiRequest, body: ReviewedNote) -> NoteReview:
+    """Clear the marks of a note, after you have looked at it. Returns the marked parts."""
+    request.caller.require_person()
+    return await (await _notes_of(request, body.project_id)).review(body.path, body.version)
 
 
 @routes.get("/api/vault/history", errors=_READ_ERRORS)

@@ -1,9 +1,13 @@
-"""Storage of the marks of notes: the untrusted sources of blocks of text, by the key of a block."""
+"""Storage of the marks of notes: the untrusted sources of blocks of text, by the key of a block.
+
+A row without marks is a review: its user has looked at the block after the rows before it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import time
+from typing import NamedTuple
 
 from sqlalchemy import bindparam, delete, or_, select
 
@@ -28,13 +32,26 @@ _SELECT_AFTER = statement(
     .where(or_(_OF_USER, _IN_FOLDER), note_marks.c.id > bindparam("after"))
     .order_by(note_marks.c.id)
 )
+_SELECT_FOLDERS = statement(
+    select(note_marks.c.folder).where(_OF_USER, note_marks.c.block == bindparam("block"))
+)
 _SELECT_MARKS = statement(select(note_marks.c.marks_json).where(*_BLOCK))
 _DELETE_MARKS = statement(delete(note_marks).where(*_BLOCK))
 _INSERT_MARKS = insert_into(note_marks, "user_id", "folder", "block", "marks_json", "created_at")
 
 
+class BlockMarks(NamedTuple):
+    """The marks that a user's runs gave to a block in a vault; none if the user reviewed it."""
+
+    id: int
+    user_id: str
+    folder: str
+    block: int
+    marks: Marks
+
+
 class NoteMarks:
-    """The marked blocks of all users. A block that has marks keeps them.
+    """The marked blocks of all users. A block keeps its marks until its user has reviewed it.
 
     They apply to all notes of their user, and to a vault that several users share.
     `redact` removes known secrets from the names of sources.
@@ -51,22 +68,22 @@ class NoteMarks:
         after: int,
         *,
         is_local: Callable[[int], bool] = lambda _: False,
-    ) -> tuple[int, dict[int, Marks]]:
-        """Return what changed after a row: the last row, and the marks of the blocks since.
+    ) -> tuple[int, list[BlockMarks]]:
+        """Return what changed after a row: the id of the last row, and the rows since.
 
         The sources that another user has read are left out, and `is_local` blocks of other vaults.
         """
         rows = await self._database.read(
             lambda tx: tx.fetch_all(_SELECT_AFTER, user_id=user_id, folder=folder, after=after)
         )
-        changed: dict[int, Marks] = {}
-        for _, owner, vault, block, marks_json in rows:
+        changed: list[BlockMarks] = []
+        for row_id, owner, vault, block, marks_json in rows:
             if vault != folder and is_local(block):
                 continue
             marks = decode_marks(marks_json)
             if owner != user_id:
                 marks = frozenset(Mark(mark.origin) for mark in marks)
-            changed[block] = merge_marks(changed.get(block, ()), marks)
+            changed.append(BlockMarks(row_id, owner, vault, block, marks))
         return (rows[-1][0] if rows else after), changed
 
     async def add(self, user_id: str, folder: str, blocks: Mapping[int, Marks]) -> None:
@@ -82,6 +99,37 @@ class NoteMarks:
 
         if blocks:
             await self._database.write(add)
+
+    async def clear(
+        self,
+        user_id: str,
+        folder: str,
+        blocks: Iterable[int],
+        *,
+        is_local: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        """Store that a user has reviewed blocks of a vault.
+
+        Their marks no longer apply to the user; those that other users gave still apply to them. A
+        block that is not `is_local` is the same text in every vault.
+        """
+        reviewed = tuple(blocks)
+
+        def clear(tx: Transaction) -> None:
+            tx.lock_name("note marks")
+            for block in reviewed:
+                rows = (
+                    []
+                    if is_local(block)
+                    else tx.fetch_all(_SELECT_FOLDERS, user_id=user_id, block=block)
+                )
+                for each in {folder, *(row[0] for row in rows)}:
+                    key = {"user_id": user_id, "folder": each, "block": block}
+                    tx.execute(_DELETE_MARKS, **key)
+                    tx.execute(_INSERT_MARKS, marks_json="[]", created_at=time(), **key)
+
+        if reviewed:
+            await self._database.write(clear)
 
 
 def _add_marks(tx: Transaction, key: Mapping[str, str | int], marks: Marks) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from dodona.core.domain.knowledge.notes import (
     USER_AUTHOR,
     Backlink,
+    MarkedText,
     NoteAuthor,
     NoteHistoryEntry,
     NoteHit,
     NoteMove,
+    NoteReview,
     NoteSummary,
     NoteTag,
     NoteText,
@@ -28,7 +30,7 @@ from dodona.core.domain.path_patterns import NO_PATTERNS, PathPatterns
 from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks, sort_marks
 from dodona.core.errors import Conflict, NotFound, ToolFailed
 from dodona.core.messages import Origin
-from dodona.store.projects.note_marks import NoteMarks
+from dodona.store.projects.note_marks import BlockMarks, NoteMarks
 from dodona.store.projects.note_versions import (
     NO_CONTENT,
     NoteReplacement,
@@ -37,7 +39,7 @@ from dodona.store.projects.note_versions import (
     VersionRecord,
 )
 from dodona.tools.vault.note_history import MAX_UNDO_SEARCH, NoteHistory, to_history_entry
-from dodona.tools.vault.notes.blocks import is_path_key, name_key
+from dodona.tools.vault.notes.blocks import find_blocks, is_path_key, name_key, note_keys
 from dodona.tools.vault.notes.files import decode_note, version_of
 from dodona.tools.vault.notes.marks import (
     MarkLookup,
@@ -64,6 +66,7 @@ class MarkedBlocks:
         self._user_id = user_id
         self._folder = folder
         self._last_row = 0
+        self._rows: dict[int, dict[tuple[str, str], BlockMarks]] = {}  # by block, user and folder
         self._lookup = MarkLookup()
 
     async def refresh(self, untrusted: PathPatterns) -> MarkLookup:
@@ -73,8 +76,13 @@ class MarkedBlocks:
         )
         if last_row > self._last_row:
             blocks = dict(self._lookup.blocks)
-            for block, marks in changed.items():
-                blocks[block] = merge_marks(blocks.get(block, ()), marks)
+            for row in changed:
+                rows = self._rows.setdefault(row.block, {})
+                rows[row.user_id, row.folder] = row
+                if marks := self._merge(rows.values()):
+                    blocks[row.block] = marks
+                else:
+                    blocks.pop(row.block, None)
             self._lookup = MarkLookup(blocks, self._lookup.untrusted)
             self._last_row = last_row
         return self.latest(untrusted)
@@ -87,6 +95,16 @@ class MarkedBlocks:
 
     async def add(self, blocks: Mapping[int, Marks]) -> None:
         await self._storage.add(self._user_id, self._folder, blocks)
+
+    async def clear(self, blocks: Iterable[int]) -> None:
+        """Clear the marks of blocks that the user has reviewed."""
+        await self._storage.clear(self._user_id, self._folder, blocks, is_local=is_path_key)
+
+    def _merge(self, rows: Collection[BlockMarks]) -> Marks:
+        """Return the marks of a block since the user's last review."""
+        reviews = (row.id for row in rows if row.user_id == self._user_id and not row.marks)
+        reviewed_at = max(reviews, default=0)
+        return merge_marks(*(row.marks for row in rows if row.id > reviewed_at))
 
 
 class ProjectNotes:
@@ -169,6 +187,29 @@ class ProjectNotes:
         """Write `index.md` in a folder. It gets the marks of the notes that it lists."""
         record = self._recorder(author, "index")
         return await self.vault.create_index(folder, title=title, record=record)
+
+    async def marked_text(self, path: str) -> NoteReview:
+        """Return the marked parts of a note: names in its path, and paragraphs."""
+        note = await self.read(path)
+        return _to_review(note, await self._refresh())
+
+    async def review(self, path: str, version: str) -> NoteReview:
+        """Clear the marks of a note that a person has looked at; return its marked parts."""
+        note = await self.read(path)
+        if note.version != version:
+            raise Conflict(
+                f"the note '{note.path}' has changed: its version is {note.version}.",
+                hint="Review it again.",
+            )
+        lookup = await self._refresh()
+        if lookup.of_path(note.path):
+            raise Conflict(
+                f"'{note.path}' is in [vault] untrusted: all its text stays marked.",
+                hint="Copy what you trust to another note, or change the setting.",
+            )
+        keys = note_keys(note.path, note.text)
+        await self._marked.clear(key for key in dict.fromkeys(keys) if key in lookup.blocks)
+        return _to_review(note, lookup)
 
     async def move(self, path: str, to: str, *, author: NoteAuthor = USER_AUTHOR) -> NoteMove:
         """Move a note and update every link to it."""
@@ -353,6 +394,21 @@ class ProjectNotes:
             _wait_for(self._history.add(replacement), loop)
 
         return record
+
+
+def _to_review(note: NoteText, lookup: MarkLookup) -> NoteReview:
+    """Return the marked parts of a note."""
+    names = note.path.split("/")
+    paths = ["/".join(names[:depth]) for depth in range(1, len(names) + 1)]
+    parts: list[tuple[str, Sequence[int]]] = [(path, [name_key(path)]) for path in paths]
+    parts += [(block.text, block.keys) for block in find_blocks(note.path, note.text)]
+    marked = [(text, sort_marks(lookup.of_keys(keys))) for text, keys in parts]
+    return NoteReview(
+        path=note.path,
+        version=note.version,
+        marks=tuple(sort_marks(lookup.of_text(note.path, note.text))),
+        parts=tuple(MarkedText(text, tuple(marks)) for text, marks in marked if marks),
+    )
 
 
 def _stored_content(data: bytes | None) -> StoredContent:

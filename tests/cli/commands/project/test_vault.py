@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import urllib.request
@@ -11,6 +12,13 @@ from urllib.parse import quote
 
 import pytest
 
+from dodona.core.domain.knowledge.notes import NoteAuthor
+from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.domain.trust import Mark
+from dodona.core.messages import Origin
+from dodona.store import Store
+from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault
+from tests.cli.fake_terminal import at_terminal
 from tests.cli.running import Up, dodona, until
 
 PLAN = (
@@ -273,3 +281,38 @@ def test_beside_a_gateway_that_was_told_where_the_notes_are(tmp_path: Path) -> N
         added = json.loads(dodona(tmp_path, "index", "more", "--json").stdout)
         assert added["code"]["folders"] == [code, str(tmp_path / "more")]
     assert dodona(tmp_path, "vault", "list").stdout == "No notes yet.\n"
+
+
+def test_a_review_clears_the_marks_of_a_note(vault: Path) -> None:
+    """It shows the marked paragraphs and asks; without a terminal it needs `--yes`."""
+    text = "A paragraph of another site, long enough to be known anywhere."
+    asyncio.run(_write_marked(vault.resolve(), "a.md", f"# Page\n\nMine.\n\n{text}\n"))
+    listed = "a.md contains untrusted text (web: https://example.org/)."
+    assert refused(vault, "review", "a.md") == (
+        2,
+        f"{listed} Look at it, then confirm with --yes.\n",
+    )
+    words = ("vault", "review", "a.md", "--project", "garden")
+    with at_terminal(vault.parent, *words) as terminal:
+        shown = terminal.until("[y/N]")
+        assert f"web: https://example.org/\r\n    {text}" in shown
+        terminal.type("n\n")
+        assert terminal.ended() == 8
+    document = told(vault, "review", "a.md", "--yes")
+    assert document["parts"][-1] == {
+        "text": text,
+        "marks": [{"origin": "web", "source": "https://example.org/"}],
+    }
+    assert ran(vault, "review", "a.md") == "a.md contains no untrusted text.\n"
+    assert "[untrusted]" not in ran(vault, "list")
+
+
+async def _write_marked(vault: Path, path: str, text: str) -> None:
+    """Write a note as an agent that has read a page."""
+    data = vault.parent / ".dodona"
+    async with await Store.open(str(data / "dodona.db"), redact=str) as store:
+        marked = MarkedBlocks(store.note_marks, LOCAL_USER, str(vault))
+        history = NoteHistory(store.note_versions, LOCAL_USER, "garden")
+        notes = ProjectNotes(Vault(vault, data / "other.db"), marked, history)
+        marks = frozenset({Mark(Origin.WEB, "https://example.org/")})
+        await notes.write(path, text, author=NoteAuthor("oracle", marks))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from dodona.core.domain.trust import Mark
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.messages import Origin
 from dodona.store import Store
-from dodona.store.projects.note_marks import NoteMarks
+from dodona.store.projects.note_marks import BlockMarks, NoteMarks
 
 WEB, PEER = Mark(Origin.WEB, "https://example.org/"), Mark(Origin.PEER, "eve")
 BIG = 2**63 - 1
@@ -17,18 +17,19 @@ FOLDER = "vault"
 async def test_a_block_collects_marks(store: Store) -> None:
     """A change is a new row, and the same marks again are none; blocks are their user's."""
     marks = store.note_marks
-    assert await marks.read_after("ada", FOLDER, 0) == (0, {})
+    assert await marks.read_after("ada", FOLDER, 0) == (0, [])
     await marks.add("ada", FOLDER, {BIG: frozenset({WEB}), -BIG: frozenset({WEB}), 7: frozenset()})
-    last, found = await marks.read_after("ada", FOLDER, 0)
-    assert found == {BIG: {WEB}, -BIG: {WEB}}
+    last, rows = await marks.read_after("ada", FOLDER, 0)
+    assert _by_block(rows) == {BIG: {WEB}, -BIG: {WEB}}
     await marks.add("ada", FOLDER, {BIG: frozenset({WEB})})
-    assert await marks.read_after("ada", FOLDER, last) == (last, {})
+    assert await marks.read_after("ada", FOLDER, last) == (last, [])
     await marks.add("ada", FOLDER, {BIG: frozenset({PEER})})
-    newest, found = await marks.read_after("ada", FOLDER, last)
-    assert (newest > last, found) == (True, {BIG: {WEB, PEER}})
-    assert await marks.read_after("ada", FOLDER, newest) == (newest, {})
-    assert (await marks.read_after("ada", FOLDER, 0))[1] == {BIG: {WEB, PEER}, -BIG: {WEB}}
-    assert await marks.read_after("eve", "another", 0) == (0, {})
+    newest, rows = await marks.read_after("ada", FOLDER, last)
+    assert (newest > last, _by_block(rows)) == (True, {BIG: {WEB, PEER}})
+    assert await marks.read_after("ada", FOLDER, newest) == (newest, [])
+    _, rows = await marks.read_after("ada", FOLDER, 0)
+    assert _by_block(rows) == {BIG: {WEB, PEER}, -BIG: {WEB}}
+    assert await marks.read_after("eve", "another", 0) == (0, [])
 
 
 async def test_marks_added_at_once_are_all_found(store: Store, second: Store) -> None:
@@ -45,9 +46,9 @@ async def test_marks_added_at_once_are_all_found(store: Store, second: Store) ->
     while not is_done:
         is_done = adding.done()
         last, changed = await store.note_marks.read_after("ada", FOLDER, last)
-        for block, marks in changed.items():
-            assert found.get(block, set()) <= marks
-            found[block] = set(marks)
+        for row in changed:
+            assert found.get(row.block, set()) <= row.marks
+            found[row.block] = set(row.marks)
     await adding
     assert found == {block: {WEB, PEER} for block in range(20)}
 
@@ -56,9 +57,8 @@ async def test_sources_contain_no_secrets(store: Store) -> None:
     """They are shown to people."""
     marks = NoteMarks(store.database, redact=lambda text: text.replace("s3cret", "…"))
     await marks.add("ada", FOLDER, {1: frozenset({Mark(Origin.WEB, "https://x/?key=s3cret")})})
-    assert (await marks.read_after("ada", FOLDER, 0))[1] == {
-        1: {Mark(Origin.WEB, "https://x/?key=…")}
-    }
+    _, (row,) = await marks.read_after("ada", FOLDER, 0)
+    assert row.marks == {Mark(Origin.WEB, "https://x/?key=…")}
 
 
 async def test_users_who_share_a_vault_share_its_marks(store: Store) -> None:
@@ -66,8 +66,37 @@ async def test_users_who_share_a_vault_share_its_marks(store: Store) -> None:
     marks = store.note_marks
     await marks.add("ada", FOLDER, {1: frozenset({WEB})})
     await marks.add("eve", FOLDER, {1: frozenset({PEER}), 2: frozenset({PEER})})
-    assert (await marks.read_after("ada", FOLDER, 0))[1] == {
-        1: {WEB, Mark(Origin.PEER)},
-        2: {Mark(Origin.PEER)},
+    _, rows = await marks.read_after("ada", FOLDER, 0)
+    assert _by_block(rows) == {1: {WEB, Mark(Origin.PEER)}, 2: {Mark(Origin.PEER)}}
+    _, rows = await marks.read_after("ada", "another", 0)
+    assert _by_block(rows) == {1: {WEB}}
+
+
+async def test_a_review_is_a_row_without_marks(store: Store) -> None:
+    """It replaces the user's rows of the text in all vaults, and no row of another user."""
+    marks = store.note_marks
+    await marks.add("ada", FOLDER, {1: frozenset({WEB}), 2: frozenset({WEB})})
+    await marks.add("ada", "another", {1: frozenset({WEB}), 2: frozenset({WEB})})
+    await marks.add("eve", FOLDER, {1: frozenset({PEER})})
+    last, _ = await marks.read_after("ada", FOLDER, 0)
+    await marks.clear("ada", FOLDER, [1, 2], is_local=lambda block: block == 2)
+    _, changed = await marks.read_after("ada", FOLDER, last)
+    assert {(row.folder, row.block, row.marks) for row in changed} == {
+        (FOLDER, 1, NO_MARKS),
+        ("another", 1, NO_MARKS),
+        (FOLDER, 2, NO_MARKS),
     }
-    assert (await marks.read_after("ada", "another", 0))[1] == {1: {WEB}}
+    _, rows = await marks.read_after("eve", FOLDER, 0)
+    assert _by_block(rows) == {1: {PEER}, 2: set()}
+    _, rows = await marks.read_after("ada", "another", 0)
+    assert [row.marks for row in rows if row.block == 2] == [{WEB}, NO_MARKS]
+    await marks.add("ada", FOLDER, {1: frozenset({WEB})})
+    _, rows = await marks.read_after("ada", FOLDER, 0)
+    assert rows[-1].marks == {WEB}, "marked again by a later write"
+
+
+def _by_block(rows: list[BlockMarks]) -> dict[int, Marks]:
+    found: dict[int, Marks] = {}
+    for row in rows:
+        found[row.block] = merge_marks(found.get(row.block, ()), row.marks)
+    return found

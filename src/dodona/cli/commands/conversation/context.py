@@ -25,6 +25,7 @@ from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options, ProjectName, current_project
 from dodona.cli.store_access import run_with_store
 from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
+from dodona.cli.terminal.keyboard import REVIEW_HINT, confirm, require_terminal
 from dodona.cli.terminal.output import (
     REDACTOR,
     format_columns,
@@ -35,7 +36,6 @@ from dodona.cli.terminal.output import (
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.trust import describe_marks
-from dodona.core.errors import BadRequest, Cancelled
 from dodona.core.json_document import to_builtins
 from dodona.store.store import Store
 
@@ -162,14 +162,14 @@ def prune(
     Their usage and cost stay on record.
     """
     config, project_id = options.load_config(), current_project(project)
-    if not yes and not sys.stdin.isatty():
-        raise BadRequest("pruning is permanent.", hint="Confirm with --yes.")
+    if not yes:
+        require_terminal("pruning is permanent.", hint="Confirm with --yes.")
     context_id, nodes = run_with_store(
         config, lambda store: _find_subtree(TreeViews(store), project_id, name)
     )
     if not yes:
         question = f"Delete {context_id} and its descendants ({_format_count(nodes)}) permanently?"
-        _confirm(question, "nothing was deleted.")
+        confirm(question, "nothing was deleted.")
     result = run_with_store(config, lambda store: TreeViews(store).prune(LOCAL_USER, context_id))
     next_line = f"The next question continues from {result.head or 'the root'}."
     options.print_result(result, f"{_format_count(result.pruned)} deleted. {next_line}")
@@ -206,13 +206,9 @@ def review(
         return
     reviewed_id, sources = state.context_id, strip_control_chars(describe_marks(state.marks))
     if not yes:
-        if not sys.stdin.isatty():
-            raise BadRequest(
-                f"the conversation contains untrusted text ({sources}).",
-                hint="Look at it, then confirm with --yes.",
-            )
+        require_terminal(f"the conversation contains untrusted text ({sources}).", hint=REVIEW_HINT)
         print_note(f"Untrusted text in this conversation: {sources}.")
-        _confirm("Allow calls that write or send without approval again?", "nothing was changed.")
+        confirm("Allow calls that write or send without approval again?", "nothing was changed.")
     state = run_with_store(
         config, lambda store: ContextViews(store).review(LOCAL_USER, project_id, reviewed_id)
     )
@@ -254,12 +250,6 @@ def _count_subtree(outline: TreeOutline, run_id: int) -> int:
         count += 1
         pending += children.get(pending.pop(), [])
     return count
-
-
-def _confirm(question: str, otherwise: str) -> None:
-    print_note(f"{question} [y/N] ", end="")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Cancelled(otherwise)
 
 
 def _format_head(moved: TreeHead) -> str:

@@ -12,12 +12,16 @@ from typing import Annotated, TypeVar
 from cyclopts import App, Parameter, validators
 
 from dodona.app.projects.vaults import VaultIndexes, untrusted_notes
+from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, CommonOptions, Options, ProjectName, current_project
 from dodona.cli.store_access import default_vault_folder, run_with_store
+from dodona.cli.terminal.keyboard import REVIEW_HINT, confirm, require_terminal
 from dodona.cli.terminal.note_diff import diff_versions, print_diff
-from dodona.cli.terminal.output import REDACTOR, format_minute
+from dodona.cli.terminal.output import REDACTOR, format_minute, print_note
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.knowledge.notes import NoteHistoryEntry, NoteHit, NoteMove
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.domain.trust import describe_marks
 from dodona.store.store import Store
 from dodona.tools.vault import ProjectNotes
 
@@ -206,6 +210,36 @@ def undo(
     if undone.outcome == "moved":
         text = f"{undone.path} → {undone.to}: {_format_links(len(undone.relinked))}."
     options.print_result(undone, f"{text}\nTo undo: dodona vault undo {undone.id}")
+
+
+@app.command
+def review(
+    path: NotePath,
+    /,
+    *,
+    yes: Annotated[bool, flag("Clear the marks without asking.")] = False,
+    project: ProjectName = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Show what untrusted text a note contains, and clear its marks.
+
+    Until then, a run that reads the note needs your approval for calls that write or
+    send. A marked paragraph of 40 characters or more is cleared in all notes.
+    """
+    note = _with_vault(options, project, lambda vault: vault.marked_text(path))
+    if not note.marks:
+        options.print_result(note, f"{note.path} contains no untrusted text.")
+        return
+    sources = strip_control_chars(describe_marks(note.marks))
+    if not yes:
+        require_terminal(f"{note.path} contains untrusted text ({sources}).", hint=REVIEW_HINT)
+        for part in note.parts:
+            print_note(strip_control_chars(f"{describe_marks(part.marks)}\n    {part.text}\n"))
+        confirm("Allow runs that read it to write and send without approval?", "nothing changed.")
+    reviewed = _with_vault(
+        options, project, lambda vault: vault.review(note.path, version=note.version)
+    )
+    options.print_result(reviewed, f"Reviewed: {sources}. The marks are cleared.")
 
 
 @app.command

@@ -139,6 +139,22 @@ class NoteHistoryEntry(JsonDocument):
     marks: NoteMarks = ()
 
 
+class MarkedText(msgspec.Struct, frozen=True):
+    """A paragraph of a note, or a name in its path, that comes from untrusted sources."""
+
+    text: str
+    marks: NoteMarks
+
+
+class NoteReview(JsonDocument):
+    """The marked parts of a note."""
+
+    path: NotePath
+    version: NoteVersion
+    marks: NoteMarks
+    parts: tuple[MarkedText, ...]
+
+
 class NoteVersionText(JsonDocument):
     """A stored version of a note with its text."""
 
@@ -227,6 +243,10 @@ class Notes(Protocol):
 
         Text that people wrote around the list is preserved.
         """
+        ...
+
+    async def review(self, path: str, version: str) -> NoteReview:
+        """Clear the marks of this version of a note; return its marked parts."""
         ...
 
     async def backlinks(self, path: str) -> list[Backlink]: ...
