@@ -90,3 +90,13 @@ async def open_session(
     return await store.database.write(
         lambda tx: sessions.open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
     )
+
+
+async def record_call(
+    store: Store, user_id: str, run_id: int, *, input_tokens: int, output_tokens: int
+) -> None:
+    """A call of a run that the meter has settled."""
+    entry = TokenRecord(
+        user_id, "oracle", "openai", "oak", input_tokens, output_tokens, None, run_id=run_id
+    )
+    await add_record(store, entry)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, TypeAlias
 
-from dodona.agent.run_context.context import PartialAnswer, RunContext
+from dodona.agent.run_context.context import PartialAnswer, RunContext, RunUsage
 from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
@@ -31,7 +31,7 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
-from dodona.metering import fill_usage
+from dodona.metering import count_tokens
 from dodona.store.db.database import StoreOperation
 from dodona.trees import Step
 
@@ -73,14 +73,12 @@ async def call_in_run(
         context.journal.add_to_next_commit(operation)
 
     plan = _build_plan(context.billing, call)
-    reservation = _CallReservation(context.deps, plan, context.journal.commit, settle)
+    reservation = _CallReservation(
+        context.deps, plan, reserve=context.journal.commit, settle=settle, usage=context.usage
+    )
     with step.pause_timers():
         await reservation.reserve()
-    try:
-        return await _call_metered(call, reservation, handle)
-    except BaseException:
-        context.tokens_used += reservation.interrupted_tokens
-        raise
+    return await _call_metered(call, reservation, handle)
 
 
 async def call_outside_run(
@@ -96,7 +94,7 @@ async def call_outside_run(
     """
     scope = replace(scope, run_id=None, attempt=0, owner=deps.storage.owner)
     commit = deps.storage.commit
-    reservation = _CallReservation(deps, _build_plan(scope, call), commit, commit)
+    reservation = _CallReservation(deps, _build_plan(scope, call), reserve=commit, settle=commit)
     await reservation.reserve()
     return await _call_metered(call, reservation, on_event)
 
@@ -170,14 +168,22 @@ def _fill_input_tokens(done: Done, plan: CallPlan) -> Done:
 class _CallReservation:
     """The reservation of a call: one attempt at a time, since each attempt may be billed."""
 
-    def __init__(self, deps: RunDeps, plan: CallPlan, reserve: Commit, settle: Commit) -> None:
+    def __init__(
+        self,
+        deps: RunDeps,
+        plan: CallPlan,
+        *,
+        reserve: Commit,
+        settle: Commit,
+        usage: RunUsage | None = None,
+    ) -> None:
         self.plan = plan
-        self.interrupted_tokens = 0  # of attempts without a complete response, as they are billed
         self._deps = deps
         self._commit_reservation = reserve
         self._commit_settlement = settle  # may be later than the call ends
         self._reservation: Reservation | None = None
         self._attempted_model = (plan.provider, plan.model)  # changes with a fallback
+        self._usage = usage
 
     async def reserve(self) -> None:
         """Reserve budget; wait if other calls have reserved it."""
@@ -201,6 +207,8 @@ class _CallReservation:
         if self._reservation is not None:
             reservation, self._reservation = self._reservation, None
             settlement = self._deps.meter.settle(reservation, self.plan, used)
+            if self._usage is not None:
+                self._usage.add(*count_tokens(self.plan, used))
             await self._commit_settlement(settlement)
 
     async def retry(self, attempt: FailedAttempt, model: Model) -> None:
@@ -211,17 +219,14 @@ class _CallReservation:
         self._attempted_model = (attempt.provider, attempt.model)
         await self.settle_interrupted(attempt.usage, may_be_billed=attempt.may_be_billed)
         self._attempted_model = (model.provider, model.name)
+        self.plan = replace(self.plan, provider=model.provider, model=model.name, fallbacks=())
         await self._reserve(self._commit_reservation(self._deps.meter.reserve(self.plan)))
 
     async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle a call that failed or was cancelled."""
-        if has_no_usage(usage):
-            if not may_be_billed:
-                await self.settle()
-                return
-            usage = Usage(estimated=True)
-        used = ModelUsage(*self._attempted_model, usage)
-        if self._reservation is not None:
-            filled = fill_usage(used, self.plan).usage
-            self.interrupted_tokens += filled.input_tokens + filled.output_tokens
-        await self.settle(used)
+        if not has_no_usage(usage):
+            await self.settle(ModelUsage(*self._attempted_model, usage))
+        elif may_be_billed:
+            await self.settle(ModelUsage(*self._attempted_model, Usage(estimated=True)))
+        else:
+            await self.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dodona.metering.ceilings import Ceiling, Ceilings
-from dodona.metering.meter import Meter, fill_usage
+from dodona.metering.meter import Meter, count_tokens
 from dodona.metering.prices import Price, Prices
 
-__all__ = ["Ceiling", "Ceilings", "Meter", "Price", "Prices", "fill_usage"]
+__all__ = ["Ceiling", "Ceilings", "Meter", "Price", "Prices", "count_tokens"]

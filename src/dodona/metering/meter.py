@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from typing import Any, Final
 
 from dodona.core.domain.budgets import (
     NANOS_PER_USD,
@@ -34,6 +34,8 @@ from dodona.metering.prices import Prices
 from dodona.metering.waiting import ReservationQueue
 from dodona.store.billing import budgets, token_records
 from dodona.store.db.database import StoreOperation, Transaction
+
+_USES_NO_TOKENS: Final = frozenset({"extractive"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Meter:
         """Reserve the most that a call can use, or raise BudgetExceeded."""
         pricing = self._terms
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
+        if all(provider in _USES_NO_TOKENS for provider, _ in plan.models):
+            tokens = 0
         needs_price = pricing.ceilings.needs_price(plan)
         max_cost = _max_cost(pricing.prices, plan, is_required=needs_price)
         nanos = _nanos(max_cost) if needs_price and max_cost is not None else 0
@@ -117,7 +121,7 @@ class Meter:
         the reservation was settled before: then nothing is counted or recorded again.
         """
         prices = self._terms.prices
-        filled = [fill_usage(each, plan) for each in usages]
+        filled = [_fill_usage(each, plan) for each in usages]
         costs = [_cost(prices, each, plan) for each in filled]
         records = [_build_record(*each, plan) for each in zip(filled, costs, strict=True)]
         tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
@@ -176,7 +180,16 @@ def _cost(prices: Prices, used: ModelUsage, plan: CallPlan) -> Decimal | None:
     return max(priced) if len(priced) == len(costs) else None
 
 
-def fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
+def count_tokens(plan: CallPlan, usages: Sequence[ModelUsage]) -> tuple[int, int]:
+    """Return the input and output tokens that a settlement with these usages records."""
+    filled = [_fill_usage(each, plan).usage for each in usages]
+    return (
+        sum(max(0, usage.input_tokens) for usage in filled),
+        sum(max(0, usage.output_tokens) for usage in filled),
+    )
+
+
+def _fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
     """Return the usage as reported; missing numbers are taken from the plan."""
     usage = used.usage
     if usage.estimated:

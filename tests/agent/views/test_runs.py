@@ -24,6 +24,7 @@ from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked
+from tests.stored import record_call
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 OVERVIEW = {
@@ -52,7 +53,9 @@ async def test_runs_are_listed_newest_first_page_by_page(storage: Store) -> None
 
 async def test_a_run_in_a_list_says_where_it_belongs_and_how_it_went(storage: Store) -> None:
     """Without what was said, which may be long."""
-    run_id = await answered(storage, "What is an oak?", tokens=7)
+    run_id = await answered(storage, "What is an oak?")
+    for _ in range(2):
+        await record_call(storage, "ada", run_id, input_tokens=6, output_tokens=1)
     (shown,) = await AsJson(RunViews(storage)).list("ada")
     assert set(shown) == OVERVIEW
     for name in ("created_at", "started_at", "ended_at"):

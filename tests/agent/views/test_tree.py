@@ -21,6 +21,7 @@ from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.store import Store
 from tests.agent.views.as_json import AsJson
 from tests.agent.views.saying import answered, asked, end
+from tests.stored import record_call
 
 MINE = ("ada", "default")
 SAID = NewMessage("assistant", "So be it.", 10)
@@ -51,13 +52,15 @@ async def test_a_tree_shows_its_nodes(storage: Store, tree: TreeViews) -> None:
     """With the names to check them out and their messages' ids to branch from."""
     first, second = await talked(storage, 2)
     await tree.label("ada", first, "start")
+    newest_id = int(second.removeprefix("node-"))
+    await record_call(storage, "ada", newest_id, input_tokens=15, output_tokens=5)
     shown = await tree.show(*MINE)
     newest, oldest = shown.pop("nodes")
     assert shown == {"project_id": "default", "status": "active", "head": second, "next": None}
     messages = [each["id"] for each in await exchanges(storage)]
     assert newest.pop("created_at").endswith("Z")
     assert newest == {
-        "id": int(second.removeprefix("node-")),
+        "id": newest_id,
         "context_id": second,
         "parent": first,
         "is_head": True,

@@ -134,7 +134,6 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
     finished = {each.index: each for each in convert(bb["tool_results"], list[ToolResultRecord])}
-    host.tokens_used += sum(record.tokens for record in finished.values())
     host.subagent_turns += sum(record.turns for record in finished.values())
     records = {**host.interrupted_results, **finished}
     results = tuple(

@@ -122,7 +122,8 @@ def record_answer(bb: Blackboard, host: RunContext) -> None:
         emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return
     host.pending_answer = message
-    host.transcript.add(message, answer.output_tokens)
+    # A model that uses no tokens has no number for its text.
+    host.transcript.add(message, answer.output_tokens or host.count_tokens(message.text))
     max_calls = host.role.limits.max_tool_calls_per_turn
     bb["tool_calls"] = to_builtins(message.calls[:max_calls])
     bb["tool_results"] = []

@@ -212,6 +212,10 @@ class Driver:
             journal=journal,
             feed=feed,
         )
+        if claimed.is_resumed:
+            records = self._deps.storage.records
+            for each in await records.list_for_run(claimed.context.user_id, claimed.run_id):
+                context.usage.add(each.input_tokens, each.output_tokens)
         claimed.context.check_size(
             claimed.question.token_count,
             history_tokens=context.history.text_tokens,

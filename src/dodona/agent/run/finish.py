@@ -90,7 +90,6 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
         context.feed.chunks_after(context.turn_start_seq) if exchange.is_partial else []
     )
     model = context.answered_by[1]
-    _update_session_usage(context)
     updated_at = await context.journal.end(
         RunEnd(
             status=result.status,
@@ -101,7 +100,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
                     token_count=run_tokens,
                     metadata=exchange.metadata(
                         model=model or None,
-                        tokens_used=context.tokens_used,
+                        tokens_used=context.usage.tokens,
                         last=[*partial_chunks, *last],
                     ),
                     raw=exchange.raw,
@@ -133,17 +132,6 @@ def _provenance(context: RunContext, exchange: Exchange) -> Provenance:
         is_private=context.has_read_private,
         shown=context.shown if exchange.turns else (),  # without turns, no later run sees them
     )
-
-
-def _update_session_usage(context: RunContext) -> None:
-    """Add the run's messages and tokens to the counts of its session."""
-    if (key := context.inputs.session_key) is not None:
-        output = context.output_tokens
-        usage = {"input_tokens": max(0, context.tokens_used - output), "output_tokens": output}
-        sessions = context.deps.storage.sessions
-        context.journal.add_to_next_commit(
-            sessions.add_counts(context.user_id, key, messages=2, **usage)
-        )
 
 
 async def _store_late_events(context: RunContext) -> None:
@@ -185,7 +173,7 @@ def _final_chunks(
             max_context_tokens=context.chosen_model.context_size,
         ),
         chunks.DoneChunk(
-            tokens_used=context.tokens_used,
+            tokens_used=context.usage.tokens,
             model_used=context.answered_by[1] or context.chosen_model.model.name,
             context_id=context_id(context.run_id),
             context_tokens_remaining=context_tokens_remaining,

@@ -55,6 +55,22 @@ class PartialAnswer:
             self.text = self.thinking = ""
 
 
+@dataclass(slots=True)
+class RunUsage:
+    """The tokens that the meter has settled for a run, with its subagents and failed calls."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def add(self, input_tokens: int, output_tokens: int) -> None:
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+
+
 WEB_CHANNEL: Final = "web"  # the channel of questions asked in contexts
 
 
@@ -99,6 +115,7 @@ class RunContext:
         "transcript",
         "turn_start_seq",
         "turns",
+        "usage",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +129,7 @@ class RunContext:
         journal: RunJournal,
         feed: ChunkFeed,
     ) -> None:
+        self.usage = RunUsage()
         self.deps = deps
         self.snapshot = snapshot
         self.inputs = inputs
@@ -171,6 +189,7 @@ class RunContext:
             journal=self.journal,
             feed=self.feed,
         )
+        context.usage = self.usage
         context.record_reading(self.marks, is_private=self.has_read_private)
         return context
 

@@ -113,7 +113,6 @@ async def _run_with_model(context: RunContext, step: Step, action: RunTree) -> R
     subagent = SubagentSnapshot(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
     task = SubagentTask(action.name, blackboard_values=_initial_blackboard(action))
     result = await run_subagent(context, step, subagent, task, state=context.latest_state)
-    context.tokens_used += result.tokens
     context.subagent_turns += result.turns
     stopped = result.context.latest_state.termination_reason
     outcome = _read_outcome(

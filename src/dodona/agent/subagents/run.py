@@ -126,7 +126,6 @@ async def run_subagent(
             outcome = await run.execute()
     except asyncio.CancelledError:
         result = unfinished("it was stopped with the run.")
-        context.tokens_used += result.tokens
         context.subagent_turns += result.turns
         if on_cancel is not None:
             on_cancel(result)

@@ -44,7 +44,9 @@ class RunDocument(JsonDocument, kw_only=True):
         int, Meta(description="Number of times a process has started or resumed it.")
     ]
     question: str
-    tokens: int
+    tokens: Annotated[
+        int, Meta(description="Input and output of its model calls so far, subagents included.")
+    ]
     error: ErrorBody | None
     created_at: Timestamp
     started_at: Timestamp | None
@@ -186,7 +188,7 @@ def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str,
         "origin": run.origin,
         "attempt": run.attempt,
         "question": overview.question,
-        "tokens": run.tokens,
+        "tokens": overview.tokens,
         "error": run.error,
         "created_at": Timestamp(run.created_at),
         "started_at": Timestamp.or_none(run.started_at),

@@ -9,7 +9,7 @@ contributes search terms. Tool results determine which files are read and are qu
 followed as instructions. Only the first 32 KB of each result are used. The same request always
 produces the same events.
 
-Tokens are estimated as one per four characters, rounded up.
+It uses no tokens. A limit of output tokens counts as four characters per token.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def _answer_request(request: ModelRequest) -> Done:
     may_call = request.tool_choice is None or request.tool_choice.mode != "none"
     calls = _plan_calls(inquiry, request.messages) if may_call else ()
     if calls and _fits("".join(call.name + call.arguments for call in calls), max_chars):
-        return _build_done(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
+        return _build_done(FinishReason.TOOL_CALLS, AssistantText(calls=calls))
     text = _cut_at_stop(_answer_text(inquiry), request.stop)
     if _fits(text, max_chars):
-        return _build_done(FinishReason.STOP, AssistantText(text), request)
-    return _build_done(FinishReason.LENGTH, AssistantText(text[:max_chars]), request)
+        return _build_done(FinishReason.STOP, AssistantText(text))
+    return _build_done(FinishReason.LENGTH, AssistantText(text[:max_chars]))
 
 
 def _cut_at_stop(text: str, stops: Sequence[str]) -> str:
@@ -150,21 +150,11 @@ def _answer_text(inquiry: Inquiry) -> str:
     )
 
 
-def _build_done(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
-    output = message.text + "".join(call.name + call.arguments for call in message.calls)
-    input_chars = sum(len(message.text) for message in request.messages)
+def _build_done(finish: FinishReason, message: AssistantText) -> Done:
     return Done(
         finish=finish,
         message=message,
-        usage=Usage(
-            input_tokens=_estimate_tokens(input_chars),
-            output_tokens=_estimate_tokens(len(output)),
-            cost_usd=0.0,
-        ),
+        usage=Usage(cost_usd=0.0),
         provider=PROVIDER_NAME,
         model=PROVIDER_NAME,
     )
-
-
-def _estimate_tokens(characters: int) -> int:
-    return -(-characters // CHARACTERS_PER_TOKEN)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from dodona.core.domain.conversations.conversation import Conversation, RunNode, RunStatus
 from dodona.core.errors import BadRequest, ErrorBody, NotFound
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import statement
-from dodona.store.schema import conversations, runs
+from dodona.store.schema import conversations, runs, token_records
 
 NODE_COLUMNS = (
     runs.c.id,
@@ -31,6 +31,13 @@ NODE_COLUMNS = (
     runs.c.ended_at,
     runs.c.cancel_requested_at,
     runs.c.token_id,
+)
+# What the meter has settled for a run, including its subagents: the tokens that every view shows.
+TOKENS_OF_RUN = (
+    select(func.coalesce(func.sum(token_records.c.input_tokens + token_records.c.output_tokens), 0))
+    .where(token_records.c.run_id == runs.c.id)
+    .correlate(runs)
+    .scalar_subquery()
 )
 CONVERSATION_COLUMNS = (
     conversations.c.id,

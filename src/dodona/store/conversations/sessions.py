@@ -7,8 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time
+from typing import Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    ScalarSelect,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
 
 from dodona.core.domain.conversations.conversation import NewMessage
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
@@ -21,10 +31,10 @@ from dodona.store.conversations.conversations import (
 )
 from dodona.store.conversations.messages import check_messages
 from dodona.store.conversations.nodes import find_conversation, find_node
-from dodona.store.db.database import Database, Row, StoreOperation, Transaction
+from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import insert_into, statement
 from dodona.store.projects.projects import find_project
-from dodona.store.schema import IS_OPEN, conversations, runs, sessions
+from dodona.store.schema import IS_OPEN, conversations, runs, sessions, token_records
 
 _COLUMNS = (
     *(sessions.c.key, sessions.c.user_id, sessions.c.agent_id, sessions.c.conversation_id),
@@ -49,13 +59,29 @@ _UPDATE_CONVERSATION = statement(
     .where(*_BY_KEY_AND_USER)
     .values(conversation_id=bindparam("new_conversation"), updated_at=bindparam("now"))
 )
-_ADD_USAGE = statement(
+
+
+def _of_run(column: ColumnElement[Any]) -> ScalarSelect[Any]:
+    return select(column).where(runs.c.id == bindparam("its_run")).scalar_subquery()
+
+
+def _settled(column: ColumnElement[int]) -> ScalarSelect[Any]:
+    return (
+        select(cast(func.coalesce(func.sum(column), 0), BigInteger))
+        .where(token_records.c.run_id == bindparam("its_run"))
+        .scalar_subquery()
+    )
+
+
+_COUNT_RUN = statement(
     update(sessions)
-    .where(*_BY_KEY_AND_USER)
+    .where(
+        sessions.c.user_id == _of_run(runs.c.user_id), sessions.c.key == _of_run(runs.c.session_key)
+    )
     .values(
         message_count=sessions.c.message_count + bindparam("messages"),
-        input_tokens=sessions.c.input_tokens + bindparam("more_input"),
-        output_tokens=sessions.c.output_tokens + bindparam("more_output"),
+        input_tokens=sessions.c.input_tokens + _settled(token_records.c.input_tokens),
+        output_tokens=sessions.c.output_tokens + _settled(token_records.c.output_tokens),
         updated_at=bindparam("now"),
     )
 )
@@ -97,17 +123,10 @@ class Sessions:
 
         return await self._database.write(clear)
 
-    def add_counts(
-        self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
-    ) -> StoreOperation[bool]:
-        """Return an operation that adds the counts of a run.
 
-        It returns False if the user has no such session.
-        """
-        values = {"messages": messages, "more_input": input_tokens, "more_output": output_tokens}
-        return lambda tx: bool(
-            tx.execute(_ADD_USAGE, **_key_values(user_id, key), **values, now=time())
-        )
+def count_run(tx: Transaction, run_id: int, *, messages: int, now: float) -> None:
+    """Add the messages and the settled tokens of a run that ends to its session, if it has one."""
+    tx.execute(_COUNT_RUN, its_run=run_id, messages=messages, now=now)
 
 
 def open_session(

@@ -21,7 +21,7 @@ from dodona.core.domain.conversations.conversation_tree import (
     TreePage,
 )
 from dodona.core.errors import NotFound
-from dodona.store.conversations.nodes import NODE_COLUMNS, node_from_row
+from dodona.store.conversations.nodes import NODE_COLUMNS, TOKENS_OF_RUN, node_from_row
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs, summaries
@@ -75,7 +75,7 @@ _SELECT_ROOTS = statement(
 _SELECT_FOLLOWERS = statement(_select_ids(_IS_QUEUED_FOLLOWER).order_by(runs.c.id))
 _SELECT_NODES = statement(
     select(
-        *(runs.c.id, runs.c.parent_id, runs.c.status, runs.c.label, runs.c.tokens),
+        *(runs.c.id, runs.c.parent_id, runs.c.status, runs.c.label, TOKENS_OF_RUN),
         *(runs.c.created_at, runs.c.follows_head),
     ).where(_IN_CONVERSATION, _in_batch(runs.c.id))
 )
@@ -213,7 +213,7 @@ def read_nodes(
                 parent_id=_effective_parent(row[1], head, status=row[2], follows_head=row[6]),
                 status=RunStatus(row[2]),
                 label=row[3],
-                tokens=row[4],
+                tokens=int(row[4]),
                 created_at=row[5],
                 child_count=children.get(id_, 0),
                 has_summary=id_ in summarised,

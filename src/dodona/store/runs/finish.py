@@ -16,6 +16,7 @@ from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import MENTION_VALUES, merge_mentions
 from dodona.store.conversations.conversations import move_head
 from dodona.store.conversations.messages import add_messages, check_messages, redact_message
+from dodona.store.conversations.sessions import count_run
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.db.text import Redact, map_strings, to_json
@@ -33,6 +34,7 @@ _END = statement(
         tokens=runs.c.tokens + bindparam("added"),
         ended_at=bindparam("now"),
     )
+    .returning(runs.c.session_key)
 )
 _LOCK_LANE = statement(
     select(conversations.c.id)
@@ -94,7 +96,7 @@ def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrite
     if pending.pins is not None:
         save_pins(tx, claim, pending.pins)
     tokens = sum([message.token_count for message in end.messages])
-    count = tx.execute(
+    row = tx.fetch_one(
         _END,
         **claim_values(claim),
         new_status=end.status.value,
@@ -102,7 +104,8 @@ def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrite
         added=tokens,
         now=now,
     )
-    raise_if_fenced(claim, count)
+    raise_if_fenced(claim, row)
+    assert row is not None
     head_moved = move_head(tx, conversation_id, expected=claim.parent_id, to=claim.run_id, now=now)
     # After the question, which is the first message of every run.
     keys = {"conversation_id": conversation_id, "run_id": claim.run_id}
@@ -111,6 +114,8 @@ def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrite
     if end.model:
         _touch_context(tx, conversation_id, end, now=now)
     settle_interrupted(tx, claim.run_id)
+    if row[0] is not None:
+        count_run(tx, claim.run_id, messages=1 + len(end.messages), now=now)
     return now if head_moved else None
 
 

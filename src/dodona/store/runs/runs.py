@@ -44,6 +44,7 @@ from dodona.store.conversations.messages import (
 from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
+    TOKENS_OF_RUN,
     find_conversation,
     find_node,
     find_parent,
@@ -143,6 +144,7 @@ _SELECT_RUNS = statement(
         *NODE_COLUMNS,
         conversations.c.project_id,
         func.substr(messages.c.content, 1, _MAX_QUESTION_CHARS),
+        TOKENS_OF_RUN,
     )
     .join(conversations, conversations.c.id == runs.c.conversation_id)
     .outerjoin(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
@@ -343,7 +345,10 @@ class Runs:
                 limit=limit,
             )
         )
-        return [RunOverview(node_from_row(row[:-2]), row[-2], row[-1] or "") for row in rows]
+        return [
+            RunOverview(node_from_row(row[:-3]), row[-3], row[-2] or "", int(row[-1]))
+            for row in rows
+        ]
 
     async def list_unfinished(self, user_id: str, project_id: str) -> list[int]:
         """List the unfinished runs of a context: the running one, then the queued ones."""

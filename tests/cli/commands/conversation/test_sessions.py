@@ -17,6 +17,7 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.store import Store
 from tests.cli.running import dodona
+from tests.stored import record_call
 
 KEY = "work:telegram:acme:bob%3A7"
 
@@ -36,8 +37,7 @@ async def talk(file: Path) -> None:
         )
         assert isinstance(asked, ClaimedRun)
         journal = await store.journals.open(asked)
-        used = {"messages": 2, "input_tokens": 1200, "output_tokens": 30}
-        journal.add_to_next_commit(store.sessions.add_counts("local", KEY, **used))
+        await record_call(store, "local", asked.run_id, input_tokens=1200, output_tokens=30)
         answer = NewMessage("assistant", "So.", 2)
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest, RunStatus
 from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
@@ -18,8 +18,8 @@ from dodona.store.db.database import Transaction
 from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
-from tests.conformance.store.saying import answer, asked, ended, rows_of
-from tests.stored import open_session
+from tests.conformance.store.saying import answer, ended, rows_of
+from tests.stored import open_session, record_call
 
 KEY = "oracle:web:local:main"
 LIMIT: Final = 40.0  # seconds; a test that waits so long has failed
@@ -29,8 +29,16 @@ async def opened(store: Store, key: str = KEY, user_id: str = "ada") -> Session:
     return await open_session(store, user_id, key, agent_id="oracle")
 
 
-async def counted(store: Store, user_id: str, key: str, **amounts: int) -> bool:
-    return await store.commit(store.sessions.add_counts(user_id, key, **amounts))
+async def answered(store: Store, key: str = KEY, user_id: str = "ada", *, calls: int = 0) -> int:
+    """A message of a session and its answer, which took calls of 107 tokens."""
+    run = await store.runs.submit(
+        RunRequest(user_id=user_id, question="?", token_count=1, session_key=key)
+    )
+    assert isinstance(run, ClaimedRun)
+    for _ in range(calls):
+        await record_call(store, user_id, run.run_id, input_tokens=100, output_tokens=7)
+    await ended(store, run, RunStatus.SUCCEEDED, answer())
+    return run.run_id
 
 
 async def test_the_first_message_makes_a_session(store: Store) -> None:
@@ -55,7 +63,7 @@ async def test_first_messages_at_once_make_one_session(store: Store, second: Sto
 
 
 async def test_a_session_belongs_to_its_owner(store: Store) -> None:
-    """To another it does not exist, also not to be cleared or counted."""
+    """To another it does not exist, also not to be cleared."""
     made = await opened(store)
     for attempt in (
         store.sessions.get("bob", KEY),
@@ -63,7 +71,6 @@ async def test_a_session_belongs_to_its_owner(store: Store) -> None:
     ):
         with pytest.raises(NotFound, match="there is no session"):
             await attempt
-    assert not await counted(store, "bob", KEY, messages=1, input_tokens=1, output_tokens=1)
     assert await store.sessions.list("bob") == []
     assert await store.sessions.get("ada", KEY) == made
     assert len(await rows_of(store, conversations)) == 1
@@ -74,10 +81,10 @@ async def test_equal_keys_of_two_users_are_two_sessions(store: Store) -> None:
     ada, bob = await opened(store), await opened(store, user_id="bob")
     assert (ada.user_id, bob.user_id, ada.key) == ("ada", "bob", bob.key)
     assert ada.conversation_id != bob.conversation_id
-    assert await counted(store, "bob", KEY, messages=3, input_tokens=2, output_tokens=1)
+    await answered(store, user_id="bob")
     assert await store.sessions.get("ada", KEY) == ada
     cleared = await store.sessions.clear("bob", KEY)
-    assert (cleared.message_count, await store.sessions.list("bob")) == (3, [cleared])
+    assert (cleared.message_count, await store.sessions.list("bob")) == (2, [cleared])
     assert await store.sessions.list("ada") == [ada]
 
 
@@ -121,7 +128,7 @@ async def test_a_session_can_be_about_a_project(store: Store) -> None:
 async def test_clearing_starts_a_new_conversation(store: Store) -> None:
     """The old one stays, and so does what was counted."""
     made = await opened(store)
-    await counted(store, "ada", KEY, messages=2, input_tokens=10, output_tokens=5)
+    await answered(store)
     cleared = await store.sessions.clear("ada", KEY)
     assert cleared.conversation_id not in (None, made.conversation_id)
     assert (cleared.message_count, cleared.created_at) == (2, made.created_at)
@@ -143,36 +150,19 @@ async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
 
 
 async def test_a_run_that_ends_is_counted(store: Store) -> None:
-    """In the transaction that ends it."""
+    """Its messages, and the tokens that the meter has settled, in the transaction that ends it."""
     made = await opened(store)
     assert made.conversation_id is not None
-    claim = await asked(store, await store.conversations.get("ada", made.conversation_id))
-    await ended(
-        store,
-        claim,
-        RunStatus.SUCCEEDED,
-        answer(),
-        also=[store.sessions.add_counts("ada", KEY, messages=2, input_tokens=100, output_tokens=7)],
-    )
+    other = await opened(store, user_id="bob")
+    run_id = await answered(store, calls=2)
     found = await store.sessions.get("ada", KEY)
     assert found.updated_at >= made.updated_at
     assert replace(found, updated_at=made.updated_at) == replace(
-        made, message_count=2, input_tokens=100, output_tokens=7
+        made, message_count=2, input_tokens=200, output_tokens=14
     )
-
-
-async def test_counting_at_once_loses_nothing(store: Store, second: Store) -> None:
-    both = [store, second]
-    await opened(store)
-    all_of_them = await asyncio.gather(
-        *(
-            counted(both[n % 2], "ada", KEY, messages=2, input_tokens=n, output_tokens=1)
-            for n in range(20)
-        )
-    )
-    assert all(all_of_them)
-    found = await store.sessions.get("ada", KEY)
-    assert (found.message_count, found.input_tokens, found.output_tokens) == (40, 190, 20)
+    assert await store.sessions.get("bob", KEY) == other
+    (listed,) = await store.runs.list("ada", limit=1)
+    assert (listed.run.id, listed.tokens) == (run_id, 214)
 
 
 async def test_sessions_are_listed_the_latest_first(store: Store) -> None:
@@ -180,7 +170,7 @@ async def test_sessions_are_listed_the_latest_first(store: Store) -> None:
     for peer in ("a", "b", "c"):
         await opened(store, f"oracle:web:local:{peer}")
     await opened(store, "oracle:web:local:bob", "bob")
-    await counted(store, "ada", "oracle:web:local:a", messages=1, input_tokens=0, output_tokens=0)
+    await answered(store, "oracle:web:local:a")
     pages = [await store.sessions.list("ada", limit=2, skip=skip) for skip in (0, 2)]
     assert [[each.key[-1] for each in page] for page in pages] == [["a", "c"], ["b"]]
 

@@ -32,7 +32,7 @@ from tests.conformance.store.saying import (
     next_of,
     said,
 )
-from tests.stored import add_record, records_of
+from tests.stored import add_record, record_call, records_of
 
 DONE = RunStatus.SUCCEEDED
 
@@ -75,6 +75,7 @@ async def test_a_node_is_told_by_how_it_begins(store: Store, talk: Conversation)
     )
     await store.summaries.save("ada", NewSummary(run_id=first, content="briefly", token_count=5))
     await store.conversations.set_label("ada", second, "long")
+    await record_call(store, "ada", second, input_tokens=20, output_tokens=7)
     newest, oldest = (
         await store.conversations.tree_page("ada", talk.id, before=None, limit=9)
     ).nodes

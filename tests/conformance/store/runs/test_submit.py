@@ -527,7 +527,7 @@ async def test_a_run_without_tools_costs_few_statements(tmp_path: Any) -> None:
         first, ended = await exchanged(store, "one")
         seen: list[str] = []
         writer: Any = store.database
-        connection = writer._writer._connection
+        connection = writer._database._writer._connection
 
         async def counted(operation: Any) -> tuple[Any, int]:
             seen.clear()

@@ -307,8 +307,9 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class RunOverview:
-    """A run in a list: its project and the beginning of its question."""
+    """A run in a list: its project, the beginning of its question, and the tokens it has used."""
 
     run: RunNode
     project_id: str
     question: str
+    tokens: int
