@@ -142,7 +142,7 @@ class Meter:
 
 
 def _no_operation(_: Transaction) -> None:
-    """Only commit what is pending."""
+    """Commit only the pending operations."""
 
 
 def _max_cost(prices: Prices, plan: CallPlan, *, is_required: bool) -> Decimal | None:
