@@ -267,3 +267,40 @@ async def test_a_crash_is_not_told_twice(file: Path) -> None:
 
         assert here.told(QUERY_START) == []
         assert len(here.told(SESSION_END)) == 1
+
+
+async def test_a_command_starts_no_run_after_its_own(file: Path) -> None:
+    """It ends then, and the run of another command would have to be resumed."""
+    zero_tools, one_tools = Tools(), Tools()
+    holding = [ScriptedModel([calls(("echo", "wait")), text]) for text in ("Zero.", "One.")]
+    async with (
+        opened(file, holding[0], tools=zero_tools, serves=False) as zero,
+        opened(file, holding[1], tools=one_tools, serves=False) as one,
+        opened(file, ScriptedModel(["Two."]), serves=False) as two,
+    ):
+        await zero.ask("Q0")
+        await until(lambda: zero_tools.at_once, "a tool at work")
+        first = await one.ask("Q1")
+        zero_tools.gate.set()
+        await until(lambda: one_tools.at_once, "the next run at work")
+        second = await two.ask("Q2")
+        one_tools.gate.set()
+        assert (await one.answer(first)).answer == "One."
+        await one.agency.engine.shutdown(0)
+        assert (await two.answer(second)).answer == "Two."
+        for run_id in (first, second):
+            assert (await two.run(run_id)).attempt == 1
+            assert bodies(await two.chunks(run_id), "restart") == []
+
+
+async def test_a_command_starts_the_runs_before_its_own(file: Path) -> None:
+    """Their processes may have died; otherwise its own run would wait forever."""
+    tools = Tools()
+    async with opened(file, ScriptedModel([calls(("once", "wait"))]), tools=tools) as here:
+        first, second = await here.ask("Q1"), await here.ask("Q2")
+        await until(lambda: tools.at_once, "a tool at work")
+        await here.agency.engine.shutdown(0)
+    model = ScriptedModel(["One.", "Two.", "Three."])
+    async with opened(file, model, serves=False) as here:
+        assert (await here.answered("Q3")).answer == "Three."
+        assert [(await here.run(each)).attempt for each in (first, second)] == [2, 1]

@@ -43,7 +43,9 @@ class LocalEngine:
         self._driver = driver
         self._is_server = is_server
         self._active_runs: dict[int, RunHandle] = {}
-        self._waiting_conversations: set[int] = set()  # with a queued run
+        # Conversations with a queued run, and the last run in them to start here; None for all.
+        # A one-shot command ends after its own run, so it starts none that comes later.
+        self._waiting_conversations: dict[int, int | None] = {}
         self._changed = asyncio.Event()  # a run has started or ended
         self._poll_task: asyncio.Task[None] | None = None
         self._claim_tasks: set[asyncio.Task[None]] = set()
@@ -59,7 +61,8 @@ class LocalEngine:
             self._start_run(run)
         else:
             self._cancel_active(run.interrupted_ids)
-            self._waiting_conversations.add(run.conversation_id)
+            last_id = None if self._is_server else run.run_id
+            self._waiting_conversations[run.conversation_id] = last_id
             self._ensure_polling()
         return run.run_id
 
@@ -186,15 +189,19 @@ class LocalEngine:
 
     async def _start_next_run(self, conversation_id: int) -> None:
         """Start the next run of a lane, if it can be claimed."""
+        if conversation_id not in self._waiting_conversations:
+            return  # found empty meanwhile
         try:
             claimed = await self._storage.runs.claim_next(
-                conversation_id, token_budget=self._policy.token_budget
+                conversation_id,
+                last_id=self._waiting_conversations[conversation_id],
+                token_budget=self._policy.token_budget,
             )
         except StoreError as error:
             _log.warning("could not claim a run in lane %s: %s", conversation_id, error)
             return
         if claimed is None:
-            self._waiting_conversations.discard(conversation_id)
+            self._waiting_conversations.pop(conversation_id, None)
         elif isinstance(claimed, ClaimedRun):
             self._start_run(claimed)
 
@@ -224,13 +231,14 @@ class LocalEngine:
 
     async def _add_claimable_lanes(self) -> None:
         try:
-            self._waiting_conversations.update(await self._storage.runs.claimable_lanes())
+            lanes = await self._storage.runs.claimable_lanes()
+            self._waiting_conversations.update(dict.fromkeys(lanes))
         except StoreError as error:
             _log.warning("could not poll for claimable lanes: %s", error)
 
     async def _start_waiting_runs(self) -> None:
         active = {each.claimed.conversation_id for each in self._active_runs.values()}
-        for conversation_id in sorted(self._waiting_conversations - active):
+        for conversation_id in sorted(self._waiting_conversations.keys() - active):
             await self._start_next_run(conversation_id)
 
     async def _apply_cancel_requests(self) -> None:

@@ -227,15 +227,22 @@ class Runs:
         return await self._submit_or_release_claim(submit)
 
     async def claim_next(
-        self, conversation_id: int, *, token_budget: int = DEFAULT_TOKEN_BUDGET
+        self,
+        conversation_id: int,
+        *,
+        last_id: int | None = None,
+        token_budget: int = DEFAULT_TOKEN_BUDGET,
     ) -> ClaimedRun | RunNode | None:
         """Claim the next run of a lane for this process; None if no run is queued.
 
         Returns the run that occupies the lane if that cannot be claimed. A run whose process died
-        comes first, then the oldest queued one. `token_budget` is that of sessions.
+        comes first, then the oldest queued one; none that was submitted after `last_id`.
+        `token_budget` is that of sessions.
         """
         return await self._submit_or_release_claim(
-            lambda tx: self._claim_next(tx, conversation_id, token_budget=token_budget)
+            lambda tx: self._claim_next(
+                tx, conversation_id, last_id=last_id, token_budget=token_budget
+            )
         )
 
     async def _submit_or_release_claim(self, operation: StoreOperation[_Got]) -> _Got:
@@ -256,7 +263,7 @@ class Runs:
         log_orphaned(result, error)
 
     def _claim_next(
-        self, tx: Transaction, conversation_id: int, *, token_budget: int
+        self, tx: Transaction, conversation_id: int, *, last_id: int | None, token_budget: int
     ) -> ClaimedRun | RunNode | None:
         lane = tx.fetch_one(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
@@ -265,6 +272,8 @@ class Runs:
         if row is None:
             return None
         node, follows_head, conversation = node_from_row(row[:-1]), row[-1], Conversation(*lane)
+        if last_id is not None and node.id > last_id:
+            return None
         if self._is_driven(tx, node):
             return node
         is_next = follows_head and not node.attempt
