@@ -9,7 +9,14 @@ import pytest
 
 from dodona.core.errors import ProviderError
 from dodona.core.messages import UserText
-from dodona.core.ports.model import Done, FinishReason, ModelRequest, Usage
+from dodona.core.ports.model import (
+    Done,
+    FinishReason,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from dodona.models.counted import CountedModel
 from dodona.models.token_counter import OfflineTokenCounter
 from tests.agent.wire import says
@@ -125,20 +132,30 @@ async def test_an_answer_that_does_not_stop_is_closed(pieces: list[bytes]) -> No
     last = events[-1]
     assert isinstance(last, Done)
     assert (last.finish, last.message.calls) == (FinishReason.LENGTH, ())
-    assert last.usage.output_tokens > 1250
+    assert last.usage.output_tokens > 2000
     assert endless.sent < 50_000
     assert last.usage.estimated
-    shown = "".join(event.text for event in events[:-1] if hasattr(event, "text"))
-    assert last.message.text + last.message.thinking in ("", shown)
+    deltas = [each for each in events if isinstance(each, TextDelta | ThinkingDelta)]
+    assert last.message.text + last.message.thinking == "".join(each.text for each in deltas)
 
 
 async def test_an_answer_up_to_its_limit_is_left_alone() -> None:
-    """Also when we count a little more than the provider did."""
-    text = SENTENCE * 110
-    assert 1000 < COUNTER.count(text, MODEL) < 1200
-    found = await done(silent(*(piece(content=SENTENCE) for _ in range(110))))
+    """Also when we count nearly twice as much as the provider did."""
+    text = SENTENCE * 190
+    assert 1800 < COUNTER.count(text, MODEL) < 2000
+    found = await done(silent(*(piece(content=SENTENCE) for _ in range(190))))
     assert found.message.text == text
     assert found.finish is FinishReason.STOP
+
+
+@pytest.mark.parametrize("usage", [(9, 990), (0, 0)], ids=["with usage", "without"])
+async def test_an_answer_that_was_received_is_kept(usage: tuple[int, int]) -> None:
+    """Whatever we count: it has ended, and the provider's account decides what it costs."""
+    text = "神諭の樫の木は葉のさざめきで答えた。" * 300
+    assert COUNTER.count(text, MODEL) > 2000
+    found = await done(says(text, usage=usage))
+    assert (found.message.text, found.finish) == (text, FinishReason.STOP)
+    assert found.usage.output_tokens == (usage[1] or COUNTER.count(text, MODEL))
 
 
 async def test_few_texts_are_counted() -> None:

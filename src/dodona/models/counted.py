@@ -4,8 +4,10 @@ A text never has more tokens than bytes, so most answers need no count. Only two
 an answer that may have exceeded its limit, in a few large pieces, and at its end an answer whose
 provider reports no usage.
 
-An answer that exceeds its limit is closed, and finishes with `length`. If the model's own
-vocabulary is not available, a count may be a quarter too high, so the limit is raised by as much.
+An answer that does not stop is closed, and finishes with `length`; all text that was received is
+kept. Only the provider's count is exact: ours is up to twice as high for a model whose vocabulary
+is not available, for Chinese text above all. So an answer is closed at twice its limit, unless it
+has just ended by itself.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from dodona.core.ports.model import (
     Usage,
 )
 
-MISCOUNT_DIVISOR: Final = 4  # a count may be too high by one in four
+MISCOUNT_FACTOR: Final = 2  # a count may be too high by this
 MIN_COUNT_BYTES: Final = 512  # fewer bytes are not worth a count
 
 _log = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ class _TokenTally:
 
     def __init__(self, count: Callable[[str], int], max_tokens: int | None) -> None:
         self._count = count
-        self._limit = None if max_tokens is None else max_tokens + max_tokens // MISCOUNT_DIVISOR
+        self._limit = None if max_tokens is None else max_tokens * MISCOUNT_FACTOR
         self._pieces: list[str] = []
         self._uncounted_bytes = 0  # upper bound
         self._counted = 0
@@ -101,6 +103,8 @@ class _CountedStream:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._seen_calls: set[int] = set()
+        self._is_over_limit = False
+        self._must_close = False  # it went on after it was over the limit
         self._usage: Usage | None = None  # set when the stream has ended
 
     @property
@@ -121,13 +125,15 @@ class _CountedStream:
     async def __anext__(self) -> ModelEvent:
         if self._usage is not None:
             raise StopAsyncIteration
+        if self._must_close:
+            return self._close_answer()
         event = await anext(self._stream)
         if isinstance(event, Done):
             self._usage = self._complete_usage(event.usage)
             return replace(event, usage=self._usage)
         self._tally.add(self._event_text(event))
-        if self._tally.is_over_limit:
-            return self._close_answer()
+        # One more event: it may be the end of an answer that was received as a whole.
+        self._must_close, self._is_over_limit = self._is_over_limit, self._tally.is_over_limit
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         elif isinstance(event, ThinkingDelta):
