@@ -120,6 +120,39 @@ async def until(true: Callable[[], object]) -> None:
     raise AssertionError("it never came to pass")
 
 
+# -- a time limit of the host ----------------------------------------------------------------------
+
+
+async def test_a_run_ends_at_the_time_limit_of_its_host() -> None:
+    """The body is halted as for a cancel; :finally has no limit, and knows the reason."""
+    world = World()
+    outcome = await world.play(
+        '(tree "main" (sequence (slow) (after))'
+        ' :finally (if (= (blackboard :_status) "out_of_time") (ending)))',
+        Options(timeout_seconds=0.003),
+    )
+    assert (outcome.status, outcome.end_reason) == (FAILURE, "out_of_time")
+    assert outcome.error == {
+        "node": "main",
+        "type": "TreeError",
+        "message": "the time limit was reached.",
+    }
+    assert world.log == ["slow", "slow ended", "ending"]
+
+
+async def test_the_time_limit_stands_still_while_timers_are_paused() -> None:
+    """A step with a limit of its own uses no time of the run."""
+    world = World()
+
+    @world.registry.leaf("asks")
+    async def asks(board: Blackboard, *, step: Step) -> None:
+        with step.pause_timers():
+            await asyncio.sleep(0.05)
+
+    outcome = await world.play("(sequence (asks) (after))", Options(timeout_seconds=0.01))
+    assert outcome.end_reason == "success"
+
+
 # -- two phases ------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ GRACE_SECONDS = 5.0
 # The reason for stopping a run that is restarted with a newer tree.
 SUPERSEDED = "superseded"
 OUT_OF_TICKS = "out_of_ticks"
+OUT_OF_TIME = "out_of_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Options:
     step records that instead of the chunk. `replay` receives the chunks of steps that are replayed
     from the journal; by default they go to `output`. `on_live` is called before each step that the
     journal does not have, so a host knows when the replay is over. A run that needs more than
-    `max_ticks` is stopped.
+    `max_ticks` is stopped; so is its body after `timeout_seconds`, without the time in which a
+    step pauses the timers.
     """
 
     journal: Journal | None = None
@@ -59,6 +61,7 @@ class Options:
     debugger: Debugger | None = None
     grace_seconds: float = GRACE_SECONDS
     max_ticks: int | None = None
+    timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Run:
 
     __slots__ = (
         "_crash",
+        "_deadline",
         "_frame",
         "_globals",
         "_interrupted",
@@ -129,6 +133,7 @@ class Run:
         self.program = tree.program(self._choose_instrument())
         self.running: dict[AsyncStep, None] = {}
         self.timers: set[Timer] = set()
+        self._deadline: Timer | None = None  # of the body
         self._timer_pauses = 0  # number of steps that pause the run's timers
         self.ticks = 0
         self.watchdog_halts = 0  # how often the watchdog halted the tree
@@ -203,6 +208,8 @@ class Run:
         self._thread = threading.get_ident()
         await self._load_globals()
         self._start_watchdog()
+        if self.options.timeout_seconds is not None:
+            self._deadline = Timer(self._frame, self.options.timeout_seconds)
         recovered = False
         try:
             status = await self._run_phase(self.program.body, self._frame, stoppable=True)
@@ -252,6 +259,8 @@ class Run:
             self._wake_pending = False
             if self.options.debugger is not None:
                 await self._wait_while_paused(self.options.debugger)
+            if stoppable and not self.is_halting and self._deadline and self._deadline.fired:
+                self._stop_at_deadline()
             if self.is_halting:
                 status = FAILURE if branch.halt(frame) else RUNNING
             else:
@@ -261,6 +270,12 @@ class Run:
                 return status
             await self._wait_for_wake()
             self._raise_crash()
+
+    def _stop_at_deadline(self) -> None:
+        message = "the time limit was reached."
+        error = {"node": self.tree.name, "type": TreeError.__name__, "message": message}
+        self.board.set_reserved("_error", error)
+        self.cancel(OUT_OF_TIME)
 
     def _raise_crash(self) -> None:
         if self._crash is not None:
@@ -481,7 +496,7 @@ class Run:
         assert watchdog is not None
         assert self._loop is not None
         idle_seconds = self.now() - self._last_progress_at
-        waiting = bool(self.timers) and not self.running
+        waiting = not self.running and any(timer is not self._deadline for timer in self.timers)
         paused = self.options.debugger is not None and self.options.debugger.is_paused
         if waiting or paused:
             self.mark_progress()
