@@ -32,9 +32,10 @@ MEANINGS: Final[Mapping[str, str]] = {
 SYSTEM_TYPES: Final[Mapping[str, str]] = {
     "limit_warning": "The run is close to a limit: `limit`, `current_value`, `limit_value`, "
     "`advice`.",
-    "limit_reached": "A limit ended the run; same metadata.",
-    "no_progress": "The same call returned the same result. If this continues, the run ends.",
-    "error_limit": "Too many consecutive tool calls failed: the run ends.",
+    "limit_reached": "A limit ended the run, or cut its answer; same metadata.",
+    "no_progress": "The same call returned the same result: `limit`, `current_value`, "
+    "`limit_value`. If this continues, the run ends.",
+    "error_limit": "Every tool call failed, in three turns in a row: the run ends. Same metadata.",
     "loop_detected": "The model repeats the same calls: `pattern`.",
     "context_approaching_limit": "The context window of the model is nearly full: `limit`, "
     "`current_value`, `limit_value`.",

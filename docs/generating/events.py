@@ -15,14 +15,17 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     events.RUN_BEGIN: ("A process started or resumed a run.", "`agent`, `attempt`"),
     events.RUN_END: (
         "A run ended, and its result is stored.",
-        "`agent`, `status`, `error`, `seconds` since its start",
+        "`agent`, `status`, `termination_reason`, `error`, `seconds` since its start",
     ),
     events.QUERY_START: ("A question arrived, and its run starts.", "`question` (its beginning)"),
     events.SESSION_RESUMED: (
         "A conversation continues.",
         "`previous_model`, `model`, `idle_seconds`",
     ),
-    events.SESSION_END: ("A run ended.", "`ended`, `error`, `turns`, `subagent_turns`, `model`"),
+    events.SESSION_END: (
+        "A run ended.",
+        "`ended`, `finish`, `termination_reason`, `error`, `turns`, `subagent_turns`, `model`",
+    ),
     events.AGENT_TURN_START: ("A turn starts.", "`turn`"),
     events.AGENT_TURN_END: (
         "A turn ended, with tool calls or the answer.",
@@ -45,6 +48,14 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
         "`tool`, `call`, `ms`, `error`",
     ),
     events.TOOL_CALL_TIMEOUT: ("A tool call timed out.", "the same"),
+    events.AGENT_NO_PROGRESS: (
+        "A call has returned the same result again, after a warning: the run ends.",
+        "as in the `system` chunk",
+    ),
+    events.AGENT_ERROR_LIMIT: (
+        "Every tool call failed, in three turns in a row: the run ends.",
+        "the same",
+    ),
     events.AGENT_LOOP_DETECTED: ("The model repeats the same calls.", "`pattern`"),
     events.TOOL_CALL_HELD: (
         "A tool call requires approval, because the run has read [untrusted text]"

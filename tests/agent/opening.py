@@ -372,6 +372,11 @@ def edited(*changes: tuple[str, str]) -> Tree:
     return load(text, registry=REGISTRY)
 
 
+def untimed() -> Tree:
+    """The Oracle's tree without a timeout of its own."""
+    return edited(("(timeout in-time :seconds (blackboard :seconds_left)", "(sequence in-time"))
+
+
 def kinds(chunks: Sequence[StreamChunk]) -> list[str]:
     """Their types, those of neighbours that are alike only once, and without sizes."""
     found: list[str] = []

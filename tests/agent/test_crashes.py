@@ -22,15 +22,17 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.messages import AssistantText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import LIMIT, USER, Opened, Tools, calls, opened, until
+from tests.agent.opening import LIMIT, USER, Opened, Tools, calls, opened, text_of, until
 
-ANSWER = "The oak is what the notes speak of."
+LAST = "The oak is what the notes speak of."
 SCRIPT: tuple[AssistantText | str, ...] = (
     calls(("keyed", "a"), text="Let me see what there is. "),
     calls(("once", "b"), ("echo", "c"), text="Now something that must not happen twice. "),
     calls(("cite", "oak.md"), text="And a look at the notes. "),
-    ANSWER,
+    LAST,
 )
+# What clients see, and the store keeps.
+ANSWER = "\n\n".join(each if isinstance(each, str) else each.text for each in SCRIPT)
 
 
 def scripted(request: ModelRequest) -> AssistantText | str:
@@ -124,6 +126,7 @@ async def test_leaving_again_and_again_changes_nothing(file: Path, pace: int, la
     assert sum(chunk.is_last for chunk in chunks) == 1
     assert len(records) >= 4
     assert view(client.seen) == view(chunks)
+    assert text_of(client.seen) == ANSWER
 
 
 @pytest.mark.slow

@@ -29,7 +29,17 @@ from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
 from dodona.trees import Blackboard, Registry, Step, Tree, Watchdog, load
 from dodona.trees.nodes import KINDS
-from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
+from tests.agent.opening import (
+    USER,
+    Opened,
+    Tools,
+    bodies,
+    calls,
+    edited,
+    opened,
+    text_of,
+    until,
+)
 from tests.agent.wire import hangs, says, wired
 from tests.clock import Clock
 
@@ -75,6 +85,77 @@ async def test_a_model_that_begins_anew_says_what_to_drop(file: Path) -> None:
         assert [record.model for record in await here.records()] == ["first", "other"]
 
 
+async def test_a_call_that_a_tree_repeats_discards_what_it_said(file: Path) -> None:
+    """A client that obeys the restart has the saved answer, which has the new text only."""
+    broken = ProviderError(
+        "the line broke.", kind=ProviderErrorKind.INTERRUPTED, provider="scripted"
+    )
+    model = ScriptedModel(
+        [calls(("echo", "1"), text="First."), BrokenAnswer("Half", broken), "Whole."]
+    )
+    tree = edited(("(llm-call)", "(retry :times 2 (llm-call))"))
+    async with opened(file, model, tree=tree) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        (restart,) = bodies(chunks, "restart")
+        assert text_of(chunks) == "First.\n\nHalf\n\nWhole."
+        place = next(n for n, chunk in enumerate(chunks) if isinstance(chunk.chunk, RestartChunk))
+        left = [chunk for chunk in chunks[:place] if chunk.seq <= restart["discard_after"]]
+        assert text_of([*left, *chunks[place:]]) == "First.\n\nWhole."
+        assert (await here.answer(run_id)).answer == "First.\n\nWhole."
+
+
+async def test_a_call_that_fails_keeps_what_it_said(file: Path) -> None:
+    """No other text has replaced it: it is what the user sees."""
+    broken = ProviderError("broken.", kind=ProviderErrorKind.INTERRUPTED, provider="scripted")
+    async with opened(file, ScriptedModel([BrokenAnswer("Half an answer", broken)])) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert chunks[-1].as_json()["type"] == "error"
+        assert await last_said(here, run_id) == text_of(chunks) == "Half an answer"
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["cached", "stored"])
+async def test_a_model_gets_each_text_once(file: Path, *, is_read: bool) -> None:
+    """The answer has the texts of all turns; in the history each is with its turn."""
+    first = ScriptedModel([calls(("echo", "1"), text="Let me see."), "The oak.", "Yes."])
+    then = ScriptedModel(["Yes."])
+    async with opened(file, first) as here:
+        await here.answered()
+        if not is_read:
+            await here.answered("And?")
+    if is_read:
+        async with opened(file, then) as here:
+            await here.answered("And?")
+    texts = [each.text for each in (then if is_read else first).requests[-1].messages]
+    assert texts[-5:] == ["Why?", "Let me see.", "echo says 1", "The oak.", "And?"]
+
+
+@pytest.mark.parametrize(
+    ("script", "settings"),
+    [
+        ([calls(("echo", "1"))], {"max_iterations": 1}),
+        ([calls(("echo", "same"))] * 4, {}),
+        ([calls(("fail", f"{n}")) for n in range(3)], {}),
+    ],
+    ids=["turns", "no progress", "errors"],
+)
+async def test_a_limit_is_no_insight(
+    file: Path, script: list[AssistantText], settings: dict[str, int]
+) -> None:
+    """An answer that only says why it stopped has no key insight."""
+    async with opened(file, ScriptedModel(script)) as here:
+        await here.set(**settings)
+        run_id = await here.ask()
+        answer = await here.answer(run_id)
+        (_, said) = await here.store.runs.messages(USER, run_id)
+
+    assert answer.answer.startswith("Stopped")
+    assert said.key_insight is None
+
+
 async def test_an_error_after_tools_keeps_what_they_gave(file: Path) -> None:
     """The turns before it are saved, and the next question knows of them."""
     refused = ProviderError("no credit.", kind=ProviderErrorKind.REJECTED, provider="scripted")
@@ -85,11 +166,19 @@ async def test_an_error_after_tools_keeps_what_they_gave(file: Path) -> None:
 
         assert chunks[-1].as_json()["error"]["code"] == "provider_failed"
         (_, said) = await here.store.runs.messages(USER, run_id)
-        assert "no credit" in said.content
+        assert said.content == text_of(chunks) == "Let me see."
+        error = (await here.run(run_id)).error
+        assert error is not None
         (turn,) = ExchangeRecord.read(said).turns
         assert turn.calls[0].result == "echo says 1"
         await here.answered("Again?")
-        assert "echo says 1" in [message.text for message in model.requests[-1].messages]
+        texts = [message.text for message in model.requests[-1].messages]
+        assert texts[-4:] == [
+            "Let me see.",
+            "echo says 1",
+            f"No answer: {error.message}",
+            "Again?",
+        ]
 
 
 async def test_a_bug_in_a_model_is_an_error_of_the_run(file: Path) -> None:

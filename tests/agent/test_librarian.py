@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.run_context.registries import LIBRARIAN
 from dodona.core.errors import ToolFailed
@@ -16,7 +18,18 @@ from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
+from dodona.trees import Tree
+from tests.agent.opening import (
+    USER,
+    Made,
+    Tools,
+    bodies,
+    calls,
+    opened,
+    text_of,
+    until,
+    untimed,
+)
 from tests.agent.wire import hangs, says, wired
 from tests.clock import Clock
 
@@ -120,23 +133,24 @@ async def test_a_librarian_that_fails_is_a_result(file: Path) -> None:
         assert [call.status for call in answer.tool_calls] == ["error"]
 
 
-async def test_the_librarian_has_its_own_time(file: Path, clock: Clock) -> None:
+@pytest.mark.parametrize("tree", [None, untimed()], ids=["timed", "untimed"])
+async def test_the_librarian_has_its_own_time(file: Path, clock: Clock, tree: Tree | None) -> None:
     """librarian_timeout ends its work; meanwhile the time of the run stands still."""
     oracle = ScriptedModel([delegates(), "Without it, then."], name="oracle")
     async with (
         wired(hangs("Let me")) as (librarian, server),
-        opened(file, oracle, librarian) as here,
+        opened(file, oracle, librarian, tree=tree) as here,
     ):
-        await here.set(subagent_model=librarian.name, librarian_timeout=11, timeout_seconds=10)
+        await here.set(subagent_model=librarian.name, librarian_timeout=30, timeout_seconds=10)
         run_id = await here.ask()
         await until(server.reached.is_set, "the Librarian's request")
-        clock.advance(11)
+        clock.advance(30)
         chunks = await here.chunks(run_id)
 
         assert text_of(chunks) == "Without it, then."
         (result,) = bodies(chunks, "tool_result")
         assert result["status"] == "error"
-        assert "11 seconds" in result["result"]
+        assert "30 seconds" in result["result"]
         assert result["result"].endswith("It changed nothing.")
         records = await here.records()
         used = sum(r.input_tokens + r.output_tokens for r in records)

@@ -54,7 +54,7 @@ async def test_an_effect_that_was_cut_is_not_repeated(file: Path) -> None:
     async with opened(file, then, tools=tools) as here:
         answer = await here.answer(run_id)
 
-    assert answer.answer == "It was done."
+    assert answer.answer == "Let me see.\n\nIt was done."
     assert len(tools.of("once")) == 1
     (request,) = then.requests
     result = request.messages[-1]

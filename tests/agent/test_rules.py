@@ -18,7 +18,18 @@ from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.core.json_document import parse_document
 from dodona.core.messages import AssistantText, ContextText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
+from dodona.trees import Tree
+from tests.agent.opening import (
+    USER,
+    Opened,
+    Tools,
+    bodies,
+    calls,
+    opened,
+    text_of,
+    until,
+    untimed,
+)
 from tests.clock import Clock
 
 
@@ -147,18 +158,19 @@ async def test_a_run_that_waits_survives_a_restart(file: Path, rules: Path) -> N
         assert len(bodies(chunks, "approval")) >= 1
 
 
+@pytest.mark.parametrize("tree", [None, untimed()], ids=["timed", "untimed"])
 async def test_clocks_stand_still_while_a_person_is_asked(
-    file: Path, rules: Path, clock: Clock
+    file: Path, rules: Path, clock: Clock, tree: Tree | None
 ) -> None:
     """Ten seconds for the run; the person takes longer."""
     write(rules, "ask", ASK)
     model = ScriptedModel([calls(("once", "x")), "Done."])
-    async with opened(file, model, rules=rules) as here:
+    async with opened(file, model, rules=rules, tree=tree) as here:
         await here.set(timeout_seconds=10)
         run_id = await here.ask()
         waiting = await asked(here, run_id)
         await until(lambda: here.agency.approvals._gate._waiters, "the wait for the person")
-        clock.advance(11)
+        clock.advance(30)
         await here.agency.approvals.decide(USER, run_id, waiting.call_id, approved=True)
         chunks = await here.chunks(run_id)
         assert text_of(chunks) == "Done."

@@ -31,14 +31,14 @@ async def test_a_question_is_answered_and_kept(file: Path) -> None:
         assert kinds(chunks) == [
             *("content", "tool_call", "tool_result", "content", "source", "done"),
         ]
-        assert text_of(chunks) == "Let me see.The oak, says oak.md."
+        assert text_of(chunks) == "Let me see.\n\nThe oak, says oak.md."
         assert [chunk.seq for chunk in chunks] == sorted({chunk.seq for chunk in chunks})
-        assert answer.answer == "The oak, says oak.md."
+        assert answer.answer == text_of(chunks)
         assert [source.path for source in answer.sources] == ["oak.md"]
         assert [call.status for call in answer.tool_calls] == ["success"]
         assert (await here.run(run_id)).status is RunStatus.SUCCEEDED
         said = await here.store.runs.messages(USER, run_id)
-        assert [message.content for message in said] == ["Which tree?", "The oak, says oak.md."]
+        assert [message.content for message in said] == ["Which tree?", text_of(chunks)]
         assert await here.chunks(run_id) == chunks
 
 

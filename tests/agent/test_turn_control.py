@@ -12,6 +12,8 @@ from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.events import (
+    AGENT_ERROR_LIMIT,
+    AGENT_NO_PROGRESS,
     BUDGET_ITERATION_EXCEEDED,
     BUDGET_ITERATION_WARNING,
     BUDGET_TIMEOUT_EXCEEDED,
@@ -21,8 +23,28 @@ from dodona.core.events import (
 from dodona.core.messages import ContextText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import USER, bodies, calls, edited, opened, plain_prompts, text_of, until
+from tests.agent.opening import (
+    USER,
+    bodies,
+    calls,
+    edited,
+    kinds,
+    opened,
+    plain_prompts,
+    text_of,
+    until,
+)
 from tests.clock import Clock
+
+DENY_ONCE = """
+[rule]
+id = "deny"
+trigger = "on_tool_call"
+condition = 'context.event.payload.tool == "once"'
+[action]
+kind = "deny"
+reason = "never."
+"""
 
 
 def rounds(count: int) -> list[Any]:
@@ -99,7 +121,10 @@ async def test_the_user_and_the_model_are_warned_of_the_last_tokens(
 
 
 async def test_calls_beyond_those_of_a_turn_have_results_too(file: Path) -> None:
-    """max_tool_calls_per_turn: the rest is answered with an error each, and the run goes on."""
+    """max_tool_calls_per_turn: the rest is answered with an error each, and the run goes on.
+
+    Clients see all calls before the first result, and a result of each.
+    """
     wanted = [("echo", f"{number}") for number in range(7)]
     model = ScriptedModel([calls(*wanted), "Done."])
     async with opened(file, model) as here:
@@ -111,6 +136,13 @@ async def test_calls_beyond_those_of_a_turn_have_results_too(file: Path) -> None
         assert [each.call_id for each in results] == [f"call-{n}" for n in range(1, 8)]
         assert [each.failed for each in results] == [False] * 4 + [True] * 3
         assert all("at most 4" in each.text for each in results[4:])
+        ids = [each.call_id for each in results]
+        assert kinds(chunks) == ["tool_call", "tool_result", "content", "done"]
+        assert [(each["id"], each["status"]) for each in bodies(chunks, "tool_call")] == [
+            (id_, "pending") for id_ in ids
+        ]
+        shown = {each["id"]: each["result"] for each in bodies(chunks, "tool_result")}
+        assert shown == {each.call_id: each.text for each in results}
         assert text_of(chunks) == "Done."
 
 
@@ -142,7 +174,10 @@ async def test_no_progress_ends_a_run_after_the_model_was_told(file: Path) -> No
         assert hints(model.requests[2]) == []
         (hint,) = hints(model.requests[3])
         assert "No progress" in hint
-        assert [kind for kind, _ in told(chunks)] == ["no_progress", "no_progress"]
+        assert told(chunks) == [("no_progress", "repeated results")] * 2
+        metadata = [each["metadata"] for each in bodies(chunks, "system")]
+        assert [(each["current_value"], each["limit_value"]) for each in metadata] == [(3, 3)] * 2
+        assert len(here.told(AGENT_NO_PROGRESS)) == 1
         assert chunks[-1].as_json()["type"] == "done"
 
 
@@ -156,16 +191,35 @@ async def test_a_model_that_heeds_the_notice_goes_on(file: Path) -> None:
         assert text_of(chunks) == "Done."
 
 
-async def test_three_failures_in_a_row_end_a_run(file: Path) -> None:
-    """The error limit: three calls of tools that failed, one after another."""
-    failing = [calls(("fail", f"{number}")) for number in range(9)]
-    model = ScriptedModel([failing[0], failing[1], calls(("echo", "fine")), *failing[2:]])
+async def test_three_turns_of_failures_end_a_run(file: Path) -> None:
+    """The error limit: three turns in a row in which every call failed, however many calls."""
+    many = calls(("fail", "a"), ("fail", "b"), ("fail", "c"))
+    fine = calls(("fail", "d"), ("echo", "fine"))
+    model = ScriptedModel([many, many, fine, many, calls(("fail", "e")), many, "Never said."])
     async with opened(file, model) as here:
         chunks = await here.chunks(await here.ask())
 
         assert len(model.requests) == 6
-        assert told(chunks) == [("self_notify", ""), ("error_limit", "")]
+        assert told(chunks)[-1] == ("error_limit", "failed turns")
+        metadata = bodies(chunks, "system")[-1]["metadata"]
+        assert (metadata["current_value"], metadata["limit_value"]) == (3, 3)
+        (event,) = here.told(AGENT_ERROR_LIMIT)
+        assert event.payload["limit_value"] == 3
         assert chunks[-1].as_json()["type"] == "done"
+
+
+async def test_refused_calls_go_back_to_the_model(file: Path, tmp_path: Path) -> None:
+    """A denied call is no failure of a tool: turns of refusals never reach the error limit."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "deny.toml").write_text(DENY_ONCE)
+    refused = [calls(*(("once", f"{turn}{call}") for call in "abc")) for turn in range(3)]
+    model = ScriptedModel([*refused, "I may not."])
+    async with opened(file, model, rules=tmp_path / "rules") as here:
+        chunks = await here.chunks(await here.ask())
+
+        assert text_of(chunks) == "I may not."
+        assert "error_limit" not in [kind for kind, _ in told(chunks)]
+        assert not here.tools.of("once")
 
 
 async def test_limits_are_looked_at_in_their_order(file: Path) -> None:

@@ -17,6 +17,7 @@ def says(
     calls: tuple[tuple[str, str], ...] = (),
     details: dict[str, Any] | None = None,
     usage: tuple[int, int] = (100, 10),
+    finish: str = "stop",
 ) -> Reply:
     """An answer: its pieces, then its calls, each a name and the JSON of its arguments."""
     listed = [
@@ -25,7 +26,7 @@ def says(
     ]
     thought = [_delta(reasoning_details=[details])] if details else []
     made = [_delta(tool_calls=listed)] if listed else []
-    last = _delta("tool_calls" if listed else "stop")
+    last = _delta("tool_calls" if listed else finish)
     used = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
     pieces = [*thought, *(_delta(content=text) for text in texts), *made, last]
     return Reply([*(sse(piece) for piece in pieces), sse({"choices": [], "usage": used}, "[DONE]")])

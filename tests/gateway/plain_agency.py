@@ -64,6 +64,7 @@ class PlainRun:
             model_used="plain",
             context_id=context_id(self.id),
             context_tokens_remaining=100,
+            termination_reason="finished",
         )
         await self.put(last)
 
@@ -158,6 +159,8 @@ class PlainOracle:
             context_id=context_id(run_id),
             run_id=run_id,
             context_tokens_remaining=100,
+            finish="stop",
+            termination_reason="finished",
             marks=[],
         )
 
@@ -209,6 +212,8 @@ class PlainRuns:
             attempt=1,
             question=run.request.question,
             tokens=7,
+            finish=None,
+            termination_reason=None,
             error=None,
             created_at=Timestamp(1),
             started_at=None,

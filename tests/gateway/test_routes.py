@@ -44,6 +44,8 @@ async def test_a_question_is_answered_in_one_document(gateway: Gateway) -> None:
         "context_id": "node-1",
         "run_id": 1,
         "context_tokens_remaining": 100,
+        "finish": "stop",
+        "termination_reason": "finished",
         "marks": [],
     }
     assert headers["cache-control"] == "no-store"

@@ -44,9 +44,14 @@ CALL = chunks.ToolCallChunk(id="1", name="find", arguments={}, status="pending")
 RESULT = chunks.ToolResultChunk(id="1", name="find", result="oak", status="success", sources=[])
 
 
-def done(finish: chunks.DoneFinish = "stop") -> AnyChunk:
+def done(finish: chunks.DoneFinish = "stop", reason: str = "finished") -> AnyChunk:
     return chunks.DoneChunk(
-        tokens_used=1, model_used="m", context_id="c", context_tokens_remaining=1, finish=finish
+        tokens_used=1,
+        model_used="m",
+        context_id="c",
+        context_tokens_remaining=1,
+        finish=finish,
+        termination_reason=reason,
     )
 
 
@@ -56,7 +61,7 @@ def heard(deltas: RunDeltas, *bodies: AnyChunk, first: int = 1) -> list[dict[str
 
 
 def test_a_run_is_its_text_and_its_thoughts() -> None:
-    """Its tools are not the client's to call: what it says after them is a new paragraph."""
+    """Its tools are not the client's to call. It ends for a reason."""
     deltas = RunDeltas(is_streaming=True)
     told = heard(
         deltas,
@@ -69,8 +74,8 @@ def test_a_run_is_its_text_and_its_thoughts() -> None:
         RESULT,
         chunks.SystemChunk(system_type="limit_warning", system_message="Hurry.", metadata={}),
         chunks.ContextUpdateChunk(context_tokens=1, max_context_tokens=2),
-        chunks.ContentChunk("There."),
-        done("length"),
+        chunks.ContentChunk("\n\nThere."),
+        done("length", "timeout"),
     )
     assert told == [
         {"reasoning_content": "Hm."},
@@ -81,6 +86,7 @@ def test_a_run_is_its_text_and_its_thoughts() -> None:
     assert (deltas.text, deltas.thinking, deltas.finish) == (
         *("I look.\n\nThere.", "Hm.", "length"),
     )
+    assert deltas.termination_reason == "timeout"
 
 
 def test_the_error_of_a_run_is_raised() -> None:

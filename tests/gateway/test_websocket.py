@@ -73,6 +73,8 @@ async def test_a_message_is_acknowledged_and_its_run_told(
     await run.finish()
     events = await speaker.events_of(1)
     assert [event["event"] for event in events] == ["text", "text", "done"]
+    last = events[-1]["data"]
+    assert (last["finish"], last["termination_reason"]) == ("stop", "finished")
     assert [event["data"].get("content") for event in events] == ["Because ", "it is.", None]
     places = [(event["run_id"], event["session_key"], event["seq"]) for event in events]
     assert places == [(1, KEY, 1_000_001), (1, KEY, 1_000_002), (1, KEY, 1_000_003)]

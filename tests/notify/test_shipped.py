@@ -71,6 +71,22 @@ CASES = (
         metadata=LIMIT,
     ),
     Case(
+        "no_progress",
+        (event(events.AGENT_NO_PROGRESS, message="Stopped.", **LIMIT),),
+        InjectionPoint.IMMEDIATE,
+        "Stopped.",
+        is_kept=False,
+        metadata=LIMIT,
+    ),
+    Case(
+        "error_limit",
+        (event(events.AGENT_ERROR_LIMIT, message="Stopped.", **LIMIT),),
+        InjectionPoint.IMMEDIATE,
+        "Stopped.",
+        is_kept=False,
+        metadata=LIMIT,
+    ),
+    Case(
         "loop_detected",
         (event(events.AGENT_LOOP_DETECTED, pattern="read(a.md)"),),
         InjectionPoint.TURN_START,
@@ -222,7 +238,9 @@ def test_every_file_has_a_case() -> None:
 def test_which_cannot_be_turned_off(shipped: SubscriberRegistry) -> None:
     """What keeps a run within its limits."""
     core = {each["id"] for each in shipped.list() if each["core"]}
-    assert core == {"budget_warning", "budget_exceeded", "loop_detected"}
+    assert core == {
+        *("budget_warning", "budget_exceeded", "loop_detected", "no_progress", "error_limit"),
+    }
     assert all(each["description"] and each["name"] != each["id"] for each in shipped.list())
 
 

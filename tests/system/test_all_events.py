@@ -159,7 +159,12 @@ async def limits(seen: Witness) -> None:
     await seen.client.set(max_iterations=2)
     seen.script.will_by(search)
     await seen.sees("Search.")
-    await seen.client.set(max_iterations=30, token_budget=1000)
+    await seen.client.set(max_iterations=30)
+    seen.script.will_by(lambda asked: calls(Call("vault_read", {"path": "oak.md"})))
+    await seen.sees("Read it again and again.")
+    seen.script.will_by(lambda asked: calls(Call("vault_read", {"path": f"{asked.round}.md"})))
+    await seen.sees("Read nothing.")
+    await seen.client.set(token_budget=1000)
     await seen.sees("Spend.", calls(Call("vault_list"), usage=(800, 50)), calls(
         Call("vault_read", {"path": "oak.md"}), usage=(800, 50)
     ))  # fmt: skip

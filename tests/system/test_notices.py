@@ -163,7 +163,7 @@ async def test_a_note_for_a_tool_waits_over_a_crash(client: Client, script: Scri
     await client.up.begin_again()
     script.release()
     chunks = await client.followed(run_id)
-    assert text_of(chunks) == "xDone."
+    assert text_of(chunks) == "x\n\nDone."
     assert said(chunks, "self_notify") == ["Mind the list."]
     by_round = {asked.round: "Mind the list." in asked.notices for asked in script.asked}
     assert by_round == {0: False, 1: False, 2: False, 3: True}

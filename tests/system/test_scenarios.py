@@ -32,8 +32,9 @@ async def test_the_answer_in_one_piece(client: Client, script: Script) -> None:
     assert answer.keys() == {
         *("answer", "sources", "tool_calls", "tokens_used", "model_used"),
         *("context_id", "run_id", "context_tokens_remaining", "citations"),
-        "marks",
+        *("finish", "termination_reason", "marks"),
     }
+    assert (answer["finish"], answer["termination_reason"]) == ("stop", "finished")
     assert answer["answer"] == "Forty-two."
     assert answer["sources"] == []
     assert answer["tool_calls"] == []

@@ -166,16 +166,18 @@ async def test_the_stream_as_it_is_on_the_wire(client: Client, script: Script) -
 
 
 async def test_an_answer_may_be_cut(ai: Any, client: Client, script: Script) -> None:
-    """By max_tokens, which reaches the model; so do the temperature and the stop texts."""
+    """By max_tokens, which is why it ends, and reaches the model; so do temperature and stop."""
     script.will(says("The oak", finish="length"))
     wanted: dict[str, Any] = {"max_completion_tokens": 7, "temperature": 0.25, "stop": "END"}
     answered = await ai.chat.completions.create(**body(client, **wanted))
     assert answered.choices[0].finish_reason == "length"
+    assert answered.choices[0].model_extra == {"termination_reason": "max_tokens"}
     sent = script.asked[0].json
     assert (sent["temperature"], sent["stop"]) == (0.25, ["END"])
     assert 7 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
     chunks = await streamed(ai, client, **wanted)
     assert chunks[-1].choices[0].finish_reason == "length"
+    assert chunks[-1].choices[0].model_extra == {"termination_reason": "max_tokens"}
 
 
 async def test_another_model_may_answer_for_an_agent(

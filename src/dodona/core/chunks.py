@@ -34,6 +34,16 @@ Untrusted: TypeAlias = Annotated[
 ]
 
 
+TerminationReason: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Why the run ended: finished, max_iterations, token_budget, timeout, "
+        "no_progress, error_limit, max_tokens, cancelled or error; or a reason of your own "
+        "decision tree. Missing if an earlier version has stored the run."
+    ),
+]
+
+
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """A chunk without its position in the stream."""
 
@@ -100,6 +110,16 @@ class SystemChunk(Chunk, frozen=True, tag="system", kw_only=True):
     system_type: str
     system_message: Annotated[str, Meta(description="A message for the user.")]
     metadata: Mapping[str, Any]
+    timestamp: (
+        Annotated[
+            str,
+            Meta(
+                description="When it was sent first. Missing if an earlier version has stored it.",
+                extra_json_schema={"format": "date-time"},
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class ContextUpdateChunk(Chunk, frozen=True, tag="context_update", kw_only=True):
@@ -141,7 +161,8 @@ class RestartChunk(Chunk, frozen=True, tag="restart", kw_only=True):
 class DoneChunk(Chunk, frozen=True, tag="done", kw_only=True):
     """The end of a successful run.
 
-    `finish` is "length" if a limit truncated the answer, "refusal" if the model declined.
+    `finish` is "length" if a limit ended the run or truncated the answer, "refusal" if the model
+    declined, else "stop". `termination_reason` says which limit.
     """
 
     tokens_used: int
@@ -151,6 +172,7 @@ class DoneChunk(Chunk, frozen=True, tag="done", kw_only=True):
     ]
     context_tokens_remaining: int
     finish: DoneFinish = "stop"
+    termination_reason: TerminationReason | UnsetType = UNSET
     untrusted: Untrusted | UnsetType = UNSET
     marks: MarkList = []
 

@@ -139,6 +139,8 @@ runs = Table(
     Column("said_digest", Text),
     # The token of the request, which pays. No foreign key: tokens are never deleted.
     Column("token_id", Id),
+    Column("finish", Text),
+    Column("termination_reason", Text),
     _one_of("status", "queued", *_LANE_HOLDING, *_ENDED),
     CheckConstraint("parent_id <> id", name="parent_is_another"),
     CheckConstraint("tokens >= 0", name="tokens"),

@@ -89,7 +89,7 @@ async def test_a_resumed_run_sends_the_same(file: Path) -> None:
             await here.agency.engine.shutdown(0)
         tools.gate.set()
         async with opened(file, model, tools=tools) as here:
-            assert (await here.answer(run_id)).answer == "Done."
+            assert (await here.answer(run_id)).answer == "Let me see.\n\nDone."
         assert len(server.asked) == 3
         assert_growing(server)
 

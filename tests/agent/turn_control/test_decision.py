@@ -44,7 +44,7 @@ def test_the_order_of_reasons() -> None:
         "start_time": time() - 11,
         "recent_actions": ("a", "a", "a"),
         "stuck_since": 1,
-        "errors_in_a_row": 3,
+        "failed_turns": 3,
     }
     order = [
         ("cancelled", {"termination_reason": "cancelled"}),
@@ -58,7 +58,7 @@ def test_the_order_of_reasons() -> None:
     for reason, change in order:
         values.update(change)
         assert TREE.should_continue(state(**values)) == (False, reason)
-    values["errors_in_a_row"] = 2
+    values["failed_turns"] = 2
     assert TREE.should_continue(state(**values)) == (True, "")
 
 
@@ -105,13 +105,37 @@ def test_another_action_or_result_is_progress(other: dict[str, Any]) -> None:
     assert TREE.should_continue(now) == (True, "")
 
 
-def test_three_errors_in_a_row() -> None:
-    """A success in between starts the count anew."""
+@pytest.mark.parametrize(
+    ("turns", "is_over"),
+    [
+        (["F", "F", "F"], True),
+        (["FFF", "FFF"], False),
+        (["FFF", "F", "FF"], True),
+        (["F", "F", "FS", "F"], False),
+        (["F", "F", "SF", "F", "F"], False),
+        (["F", "F", "SF", "F", "F", "F"], True),
+        (["F", "F", "S", "F"], False),
+    ],
+)
+def test_the_error_limit_counts_turns(turns: list[str], *, is_over: bool) -> None:
+    """Three turns in a row in which every call failed (F); one success (S) starts anew."""
     now = state()
-    for number, failed in enumerate([True, True, False, True, True, True]):
+    for turn in turns:
         assert TREE.should_continue(now)[0]
-        now = TREE.on_tool_result(now, result(value=str(number), failed=failed))
-    assert TREE.should_continue(now) == (False, "error_limit")
+        now = TREE.on_turn_start(now)
+        for number, call in enumerate(turn):
+            value = f"{now.turn}.{number}"
+            now = TREE.on_tool_result(now, result(value=value, failed=call == "F"))
+    assert TREE.should_continue(now) == ((False, "error_limit") if is_over else (True, ""))
+
+
+def test_the_notice_of_no_progress_has_metadata() -> None:
+    """The value and the limit, as other limits have."""
+    now = state(turn=1)
+    for _ in range(3):
+        now = TREE.on_tool_result(now, result())
+    (notice,) = now.pending_warnings
+    assert notice.metadata == {"limit": "repeated results", "current_value": 3, "limit_value": 3}
 
 
 def test_others_register_by_decorator() -> None:

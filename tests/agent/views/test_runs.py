@@ -29,7 +29,7 @@ from tests.stored import record_call
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 OVERVIEW = {
     *("id", "project_id", "context_id", "session_key", "status", "origin", "attempt", "question"),
-    "tokens",
+    *("tokens", "finish", "termination_reason"),
     *("error", "created_at", "started_at", "ended_at", "duration_ms"),
 }
 
@@ -71,6 +71,8 @@ async def test_a_run_in_a_list_says_where_it_belongs_and_how_it_went(storage: St
         "attempt": 1,
         "question": "What is an oak?",
         "tokens": 14,
+        "finish": None,
+        "termination_reason": None,
         "error": None,
     }
 

@@ -86,7 +86,11 @@ class NoticeRecord(msgspec.Struct, frozen=True):
 
 
 class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The metadata of a stored answer; `last` are the chunks that its steps do not have."""
+    """The metadata of a stored answer; `last` are the chunks that its steps do not have.
+
+    The answer is all text that was shown. `last_text` is that of the last response, which follows
+    the turns; it is None if that is all.
+    """
 
     turns: tuple[TurnRecord, ...] = ()
     sources: tuple[SourceReference, ...] = ()
@@ -94,6 +98,7 @@ class ExchangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     notices: tuple[NoticeRecord, ...] = ()
     provenance: Provenance = NO_PROVENANCE
     partial: bool = False
+    last_text: str | None = None
     model: str | None = None
     tokens_used: int = 0
     last: tuple[StreamChunk, ...] = ()
@@ -151,7 +156,8 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
             record = ExchangeRecord.read(message)
             turns = [each.turn() for each in record.turns]
             yield from _interleave_notices(turns, record.notices)
-            yield AssistantText(message.content, raw=message.raw)
+            text = message.content if record.last_text is None else record.last_text
+            yield AssistantText(text, raw=message.raw)
         case _:
             # Not written by Dodona, so the call that it answers is unknown.
             yield ContextText(f"A tool returned: {message.content}")
@@ -171,7 +177,11 @@ def _interleave_notices(
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The answer of a run, the turns before it, and its sources."""
+    """The answer of a run, the turns before it, and its sources.
+
+    `content` is all text that the user was shown. `last_text` is that of the last response, which
+    follows the turns; it is None if that is all.
+    """
 
     content: str
     raw: RawMessage | None
@@ -181,10 +191,16 @@ class Exchange:
     citations: tuple[Citation, ...] = ()
     provenance: Provenance = NO_PROVENANCE
     notices: tuple[NoticeRecord, ...] = ()
+    last_text: str | None = None
+
+    @property
+    def text_after_turns(self) -> str:
+        """The text of the last response; the turns have the others."""
+        return self.content if self.last_text is None else self.last_text
 
     def messages(self) -> tuple[Message, ...]:
         """Model messages of the exchange, as they follow the question."""
-        answer = AssistantText(self.content, raw=self.raw)
+        answer = AssistantText(self.text_after_turns, raw=self.raw)
         return (*_interleave_notices(self.turns, self.notices), answer)
 
     def metadata(
@@ -202,6 +218,7 @@ class Exchange:
             notices=self.notices,
             provenance=self.provenance,
             partial=self.is_partial,
+            last_text=self.last_text,
             model=model,
             tokens_used=tokens_used,
             last=tuple(last),

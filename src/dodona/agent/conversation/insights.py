@@ -46,6 +46,8 @@ _STOCK_PHRASE = re.compile(
     r"|It can only quote from tools|The question has no words|No answer:|Stopped:"
     r"|The answer was cut|The model ended without|The agent got stuck"
 )
+# The last paragraph of an answer that a limit ended: why it ended, not what was found.
+_END_OF_LIMIT = re.compile(r"(?:\A|\n\n)Stopped(?: at the limit of [\d,]|: )[^\n]*\Z")
 _PLEASANTRY = re.compile(
     r"(hi|hello|hey|sure|of course|certainly|absolutely|thanks?|thank you|great|good question"
     r"|okay|ok|let me|i('ll| will)|here (is|are|'s)|i hope|happy to|glad|you're welcome|please"
@@ -145,7 +147,8 @@ class _SuccessfulCall(NamedTuple):
 def extract_insight(question: str, exchange: Exchange) -> Insight:
     """Extract the insight of a question and its answer."""
     question_text = _FENCE.sub("\n", question[:MAX_TEXT_CHARS])
-    content = _FENCE.sub("\n", exchange.content[:MAX_TEXT_CHARS])
+    answer = _END_OF_LIMIT.sub("", exchange.content)
+    content = _FENCE.sub("\n", answer[:MAX_TEXT_CHARS])
     sentences = _sentences(content)
     calls = list(_successful_calls(exchange))
     return Insight(

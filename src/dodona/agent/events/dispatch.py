@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from msgspec import to_builtins
@@ -32,7 +32,7 @@ from dodona.core.domain.rules import (
 from dodona.core.domain.trust import can_hold_text, merge_marks
 from dodona.core.events import SELF_NOTIFY, TOOL_CALL_PENDING, Event, Severity
 from dodona.store.key_values import StoredValue
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard
 
 MAX_RULE_DEPTH: Final = 5  # levels of events that rules emit in response to events
 
@@ -177,9 +177,15 @@ def set_pack_state(context: RunContext, fired: RuleAction, values: Mapping[str, 
 
 
 def deliver_notices(
-    context: RunContext, step: Step, *points: InjectionPoint, is_last: bool = False
+    context: RunContext,
+    emit: Callable[[SystemChunk], object],
+    *points: InjectionPoint,
+    is_last: bool = False,
 ) -> list[Notice]:
-    """Drain due notices from the inbox, in a step. The user sees them now, the model next."""
+    """Drain due notices from the inbox. The user sees them now, the model next.
+
+    `emit` must store the chunks: it is that of a step.
+    """
     notices = context.notifications.inbox.drain(*points, is_last=is_last)
     stored_ids = [stored_id for notice in notices for stored_id in notice.stored_ids]
     if stored_ids:
@@ -194,7 +200,7 @@ def deliver_notices(
                     system_message=notice.user_text,
                     metadata=dict(notice.metadata),
                 )
-                step.emit(chunk)
+                emit(chunk)
     return notices
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from msgspec import convert
@@ -10,18 +12,19 @@ from msgspec.structs import asdict
 from dodona.agent.conversation.citations import Citation, find_citations, may_contain_citation
 from dodona.agent.conversation.exchange import Exchange, Turn
 from dodona.agent.events.dispatch import deliver_notices, emit_event
-from dodona.agent.leaves.control import OUTPUT_LIMIT
-from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT
+from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT, PARAGRAPH_BREAK
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.trust import record_reading
 from dodona.agent.turn_control import decision
-from dodona.agent.turn_control.decision import limit_reached_warning
+from dodona.agent.turn_control.decision import limit_reached_warning, output_limit_warning
 from dodona.agent.turn_control.state import AgentState, TurnWarning
-from dodona.core.chunks import ContentChunk, SourceChunk, SystemChunk
+from dodona.core.chunks import AnyChunk, ContentChunk, SourceChunk, SystemChunk
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import (
+    AGENT_ERROR_LIMIT,
+    AGENT_NO_PROGRESS,
     BUDGET_ITERATION_EXCEEDED,
     BUDGET_TIMEOUT_EXCEEDED,
     BUDGET_TOKEN_EXCEEDED,
@@ -35,10 +38,12 @@ MAX_SOURCES: Final = 20
 CUT_ANSWER_TEXT: Final = "The answer was cut off before it began."
 _CLOCK_TOLERANCE_SECONDS: Final = 0.25  # between the timer and the clock
 
-_LIMIT_EVENTS: Final = {
-    "turns": BUDGET_ITERATION_EXCEEDED,
-    "tokens": BUDGET_TOKEN_EXCEEDED,
-    "seconds": BUDGET_TIMEOUT_EXCEEDED,
+_END_EVENTS: Final = {
+    decision.MAX_ITERATIONS: BUDGET_ITERATION_EXCEEDED,
+    decision.TOKEN_BUDGET: BUDGET_TOKEN_EXCEEDED,
+    decision.TIMEOUT: BUDGET_TIMEOUT_EXCEEDED,
+    decision.NO_PROGRESS: AGENT_NO_PROGRESS,
+    decision.ERROR_LIMIT: AGENT_ERROR_LIMIT,
 }
 
 
@@ -96,13 +101,8 @@ def save_exchange(bb: Blackboard, host: RunContext) -> None:
     """Prepare question and answer for storage; they are written when the run ends."""
     _record_interrupted_turn(bb, host)
     final = host.final_answer or AssistantText(EMPTY_ANSWER_TEXT)
-    host.exchange = Exchange(
-        content=final.text,
-        raw=final.raw,
-        turns=tuple(host.turns),
-        sources=cited_sources(host),
-        citations=answer_citations(host),
-        notices=tuple(host.notices),
+    host.exchange = replace(
+        _build_exchange(host, final.text), raw=final.raw, citations=answer_citations(host)
     )
     bb["saved"] = True
 
@@ -111,21 +111,33 @@ def save_exchange(bb: Blackboard, host: RunContext) -> None:
 def save_partial(bb: Blackboard, host: RunContext) -> None:
     """Prepare an unfinished answer for storage."""
     _record_interrupted_turn(bb, host)
-    text = host.partial_answer.text if host.partial_answer is not None else ""
-    if host.final_answer is not None:
-        text = host.final_answer.text
+    host.exchange = partial_exchange(host, stopped=bb["stopped"], failure=bb["failure"])
+    bb["saved"] = True
+
+
+def partial_exchange(
+    host: RunContext, *, stopped: str = "", failure: Mapping[str, Any] | None = None
+) -> Exchange:
+    """Return an unfinished answer, or why there is none."""
+    text = ""
+    if (response := host.final_answer or host.partial_answer) is not None:
+        text = response.text
     if not text.strip():
-        failure: Any = bb["failure"]
-        text = bb["stopped"] or (f"No answer: {failure['message']}" if failure else CUT_ANSWER_TEXT)
-    host.exchange = Exchange(
-        content=text,
+        text = stopped or (f"No answer: {failure['message']}" if failure else CUT_ANSWER_TEXT)
+    return replace(_build_exchange(host, text), is_partial=True)
+
+
+def _build_exchange(host: RunContext, last_text: str) -> Exchange:
+    """Return the exchange with all text that the user was shown, which ends with `last_text`."""
+    shown = host.feed.text()
+    return Exchange(
+        content=shown if shown.strip() else last_text,
         raw=None,
         turns=tuple(host.turns),
         sources=cited_sources(host),
-        is_partial=True,
         notices=tuple(host.notices),
+        last_text=last_text if shown.strip() not in ("", last_text.strip()) else None,
     )
-    bb["saved"] = True
 
 
 def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
@@ -150,7 +162,12 @@ def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     record_reading(host, records.values())
 
 
-@leaf("oracle.explain_end", reads=("state", "failure"), writes=("failure", "stopped"), step=True)
+@leaf(
+    "oracle.explain_end",
+    reads=("state", "failure"),
+    writes=("failure", "state", "stopped"),
+    step=True,
+)
 def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Show why the run stopped. Fail if it stopped because of an error, not a limit."""
     if bb["failure"] is not None:
@@ -161,25 +178,49 @@ def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
         message = error.get("message", "the tree ended without an answer.")
         bb["failure"] = {"code": "tree_failed", "message": message, "hint": ""}
         return False
-    limit = warning.metadata.get("limit")
-    if limit in _LIMIT_EVENTS:
-        # A core subscriber, which cannot be disabled, turns this event into a notice.
-        kind, details = _LIMIT_EVENTS[limit], dict(warning.metadata)
-        emit_event(host, kind, Severity.ERROR, message=warning.text, **details)
-        deliver_notices(host, step, InjectionPoint.IMMEDIATE)
-    else:
-        step.emit(warning.chunk())
-    if host.partial_answer is None or not host.partial_answer.text.strip():
-        step.emit(ContentChunk(warning.text))
+    show_end(host, step.emit, warning)
+    host.save_state(bb, host.load_state(bb).terminated(warning.reason))
     bb["stopped"] = warning.text
     return True
 
 
-def end_warning(bb: Blackboard, host: RunContext) -> TurnWarning | None:
+@dataclass(frozen=True, slots=True)
+class EndWarning:
+    """Why a run ended before its answer."""
+
+    reason: str
+    warning: TurnWarning
+
+    @property
+    def text(self) -> str:
+        return self.warning.text
+
+
+def show_end(host: RunContext, emit: Callable[[AnyChunk], object], end: EndWarning) -> None:
+    """Show why a run ended; as its answer too, if the model has given none since the last turn."""
+    if (kind := _END_EVENTS.get(end.reason)) is not None:
+        # A core subscriber, which cannot be disabled, turns this event into a notice.
+        metadata = dict(end.warning.metadata)
+        emit_event(host, kind, Severity.ERROR, message=end.text, **metadata)
+        deliver_notices(host, emit, InjectionPoint.IMMEDIATE)
+    else:
+        emit(end.warning.chunk())
+    response = host.final_answer or host.partial_answer
+    if response is None or not response.text.strip():
+        separator = PARAGRAPH_BREAK if host.feed.text().strip() else ""
+        emit(ContentChunk(separator + end.text))
+
+
+def end_warning(bb: Blackboard, host: RunContext) -> EndWarning | None:
     """Return the warning for the limit that ended the run; None if no limit did."""
     state = host.load_state(bb)
     reason = _end_reason(bb, state, host.journal.downtime_seconds)
-    return _build_warning(reason, state, host) if reason else None
+    return EndWarning(reason, _build_warning(reason, state, host)) if reason else None
+
+
+def timeout_warning(bb: Blackboard, host: RunContext) -> EndWarning:
+    """Return the warning for a run that the runtime has stopped."""
+    return EndWarning(decision.TIMEOUT, _build_warning(decision.TIMEOUT, host.load_state(bb), host))
 
 
 def _end_reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
@@ -210,14 +251,15 @@ def _build_warning(reason: str, state: AgentState, host: RunContext) -> TurnWarn
             return limit_reached_warning("seconds", seconds, config.timeout_seconds, advice)
         case decision.NO_PROGRESS:
             text = "Stopped: the same tool call returned the same result again."
-            return TurnWarning("no_progress", text)
+            return TurnWarning(reason, text, decision.no_progress_metadata())
         case decision.ERROR_LIMIT:
-            count = decision.MAX_CONSECUTIVE_ERRORS
-            return TurnWarning("error_limit", f"Stopped: {count} tool calls failed in a row.")
-        case _ if reason == OUTPUT_LIMIT:
+            limit = decision.MAX_FAILED_TURNS
+            text = f"Stopped: every tool call failed, in {limit} turns in a row."
+            values = {"current_value": state.failed_turns, "limit_value": limit}
+            return TurnWarning(reason, text, {"limit": "failed turns", **values})
+        case decision.MAX_TOKENS:
             max_tokens = host.options.max_tokens or 0
-            advice = "Raise max_tokens in the request."
-            return limit_reached_warning("output tokens", host.output_tokens, max_tokens, advice)
+            return output_limit_warning(host.output_tokens, max_tokens, is_requested=True)
         case _:
             return TurnWarning("limit_reached", f"Stopped: {reason}.", {"limit": reason})
 

@@ -22,7 +22,7 @@ from dodona.agent.run_context.records import ApprovalRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.safety.trust import approval_reason, call_hash
-from dodona.core.chunks import ApprovalChunk, ToolCallChunk
+from dodona.core.chunks import ApprovalChunk
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
 from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RunTree
 from dodona.core.domain.trust import NO_MARKS, Marks
@@ -51,10 +51,8 @@ def approval_of(bb: Blackboard) -> ApprovalRecord | None:
     return record if record.call_id == bb["_item"]["id"] else None
 
 
-def emit_pending_call(host: RunContext, step: Step, call: ToolCall) -> Event:
-    """Show a tool call to the user before it starts, and return its event."""
-    arguments = parse_arguments(call.arguments)
-    step.emit(ToolCallChunk(id=call.id, name=call.name, arguments=arguments, status="pending"))
+def emit_pending_event(host: RunContext, call: ToolCall) -> Event:
+    """Emit the event of a tool call that is about to start, and return it."""
     event = _pending_event(host, call)
     host.emit(event)
     return event
@@ -92,7 +90,7 @@ def describe_call(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]
 async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Evaluate rules for a tool call; request the user's approval if it is required."""
     call = current_call(bb)
-    event = emit_pending_call(host, step, call)
+    event = emit_pending_event(host, call)
     events: list[Event] = []
     verdict, marks = await _decide(host, step, handle_event(host, event), events)
     tool = find_offered_tool(host, call.name)

@@ -5,6 +5,9 @@ Also the events at the start and at the end of a run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
@@ -12,6 +15,14 @@ from dodona.agent.events.dispatch import deliver_notices, emit_event, put_notice
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import decorator, leaf
+from dodona.agent.turn_control.decision import (
+    CANCELLED,
+    ERROR,
+    FINISHED,
+    MAX_TOKENS,
+    TIMEOUT,
+    finish_of,
+)
 from dodona.agent.turn_control.loop_detector import LoopDetector
 from dodona.agent.turn_control.state import AgentState, TurnWarning
 from dodona.core.chunks import ContextUpdateChunk
@@ -26,9 +37,10 @@ from dodona.core.events import (
     TASK_CHECKPOINT,
     Severity,
 )
-from dodona.trees import Blackboard, Step
+from dodona.core.ports.model import FinishReason
+from dodona.trees import SUCCESS, Blackboard, Step
+from dodona.trees.runtime.run import OUT_OF_TIME
 
-OUTPUT_LIMIT = "max_tokens"  # the stop reason when the request's output tokens are used up
 CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress
 
 
@@ -38,7 +50,7 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     state = _exclude_downtime(host.load_state(bb), host.journal.downtime_seconds)
     may_continue, reason = host.decision_tree.should_continue(state)
     if may_continue and host.output_tokens_left() == 0:
-        may_continue, reason = False, OUTPUT_LIMIT
+        may_continue, reason = False, MAX_TOKENS
     if not may_continue:
         host.save_state(bb, state.terminated(reason))
         return False
@@ -53,7 +65,9 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     if state.turn % CHECKPOINT_INTERVAL_TURNS == 0 and state.turn < state.config.iteration_warning:
         message = f"{state.turn} turns so far. Review: what is done, and what is left to do?"
         emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=message)
-    delivered = deliver_notices(host, step, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START)
+    delivered = deliver_notices(
+        host, step.emit, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START
+    )
     put_notices_on_blackboard(bb, host, [*warnings, *delivered])
     return True
 
@@ -121,17 +135,36 @@ def begin_session(bb: Blackboard, host: RunContext) -> None:
         )
 
 
-@leaf("oracle.end_session", reads=("failure",))
+@leaf("oracle.end_session", reads=("failure", "state"))
 def end_session(bb: Blackboard, host: RunContext) -> None:
-    """Emit the event for the end of the run, with its status."""
+    """Emit the event for the end of the run, with its status and the reason."""
     failure = bb.get("failure")
+    reason = termination_reason(bb, host, end_reason=bb["_status"])
     host.notifications.has_ended = True
     emit_event(
         host,
         SESSION_END,
         ended=bb["_status"],
+        finish=finish_of(reason, is_refusal=host.has_refused),
+        termination_reason=reason,
         error=failure["code"] if failure else None,
         turns=len(host.turns) + (host.final_answer is not None),
         subagent_turns=host.subagent_turns,
         model=host.answered_by[1],
     )
+
+
+def termination_reason(bb: Blackboard, host: RunContext, *, end_reason: str) -> str:
+    """Return why a run ended, by the blackboard and the end reason of its tree."""
+    if end_reason == CANCELLED:
+        return CANCELLED
+    if bb.get("failure") is not None:
+        return ERROR
+    if end_reason == OUT_OF_TIME:
+        return TIMEOUT
+    if end_reason != SUCCESS.value:
+        return ERROR
+    state: Mapping[str, Any] = bb.get("state") or {}
+    if reason := state.get("termination_reason"):
+        return reason
+    return MAX_TOKENS if host.finish_reason == FinishReason.LENGTH.value else FINISHED

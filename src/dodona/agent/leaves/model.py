@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import convert, structs, to_builtins
+from msgspec import UnsetType, convert, structs, to_builtins
 
 from dodona.agent.events.dispatch import emit_event
+from dodona.agent.leaves.tools import emit_calls
 from dodona.agent.model_calls import ModelCall, call_in_run
 from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.records import AnswerRecord
 from dodona.agent.run_context.registries import leaf
-from dodona.core.chunks import ContentChunk, RestartChunk, ThinkingChunk
+from dodona.agent.turn_control.decision import output_limit_warning
+from dodona.core.chunks import ContentChunk, RestartChunk, SystemChunk, ThinkingChunk, Untrusted
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
 from dodona.core.ports.model import (
+    FinishReason,
     ModelEvent,
     ModelRequest,
     Restart,
@@ -25,6 +28,7 @@ from dodona.core.ports.model import (
 from dodona.trees import Blackboard, Step
 
 EMPTY_ANSWER_TEXT: Final = "The model ended without an answer."
+PARAGRAPH_BREAK: Final = "\n\n"  # between the texts of two turns
 
 
 def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
@@ -41,26 +45,11 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
 )
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Call the model, and stream its response to the user."""
-    before, untrusted = host.feed.last_seq, host.untrusted
-
-    def emit_chunk(event: ModelEvent) -> None:
-        match event:
-            case _ if host.is_subagent:
-                step.progress()  # its text is for the calling agent, not for the user
-            case TextDelta(text):
-                step.emit(ContentChunk(text, untrusted))
-            case ThinkingDelta(text):
-                step.emit(ThinkingChunk(text, untrusted))
-            case Restart(reason):
-                step.emit(RestartChunk(discard_after=before, reason=reason))
-            case _:
-                step.progress()
-
-    partial_answer = PartialAnswer()
-    host.partial_answer = partial_answer
+    output = _ResponseOutput(host, step)
+    host.partial_answer = partial_answer = PartialAnswer(host.feed.last_seq)
     try:
         call = _build_call(host, step)
-        done = await call_in_run(host, call, emit_chunk, partial_answer, step=step)
+        done = await call_in_run(host, call, output.show, partial_answer, step=step)
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
@@ -69,10 +58,67 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     answer = AnswerRecord.of(done)
     if not (answer.calls or answer.text.strip()):
         answer = structs.replace(answer, text=EMPTY_ANSWER_TEXT, raw=None)
-        if not host.is_subagent:
-            step.emit(ContentChunk(EMPTY_ANSWER_TEXT))
+        output.show(TextDelta(EMPTY_ANSWER_TEXT))
+    if answer.calls:
+        emit_calls(host, step, answer.calls)
+    elif done.finish is FinishReason.LENGTH and not host.is_subagent:
+        step.emit(_output_limit_chunk(host, answer))
     bb["answer"] = to_builtins(answer)
     return True
+
+
+def _output_limit_chunk(host: RunContext, answer: AnswerRecord) -> SystemChunk:
+    """The chunk of an answer that was cut at `max_tokens`."""
+    limit, model_limit = host.options.max_tokens, host.chosen_model.max_tokens
+    is_requested = limit is not None and (host.output_tokens_left() or 0) <= model_limit
+    tokens = host.output_tokens + answer.output_tokens if is_requested else answer.output_tokens
+    warning = output_limit_warning(
+        tokens, limit if limit and is_requested else model_limit, is_requested=is_requested
+    )
+    return warning.chunk()
+
+
+class _ResponseOutput:
+    """Shows a response to the user as it streams. All content together is the answer."""
+
+    def __init__(self, host: RunContext, step: Step) -> None:
+        self._step = step
+        self._is_hidden = host.is_subagent  # its text is for the calling agent
+        self._untrusted: Untrusted | UnsetType = host.untrusted
+        self._start_seq = host.feed.last_seq
+        self._failed_answer = host.partial_answer  # of a call that the tree retries
+        has_text = any(turn.answer.text.strip() for turn in host.turns)
+        self._separator = PARAGRAPH_BREAK if has_text else ""
+        self._needs_separator = has_text
+
+    def show(self, event: ModelEvent) -> None:
+        """Emit the chunk of an event, or only report progress."""
+        step = self._step
+        if self._is_hidden:
+            step.progress()
+            return
+        if self._failed_answer is not None:
+            self._discard_failed_answer(self._failed_answer)
+        match event:
+            case TextDelta(text) if text:
+                separator = self._separator if self._needs_separator else ""
+                self._needs_separator = False
+                step.emit(ContentChunk(separator + text, self._untrusted))
+            case ThinkingDelta(text):
+                step.emit(ThinkingChunk(text, self._untrusted))
+            case Restart(reason):
+                self._restart(self._start_seq, reason)
+            case _:
+                step.progress()
+
+    def _discard_failed_answer(self, answer: PartialAnswer) -> None:
+        self._failed_answer = None
+        if answer.text or answer.thinking:
+            self._restart(answer.start_seq, "The model was called again.")
+
+    def _restart(self, last_seq: int, reason: str) -> None:
+        self._needs_separator = bool(self._separator)
+        self._step.emit(RestartChunk(discard_after=last_seq, reason=reason))
 
 
 def _build_call(host: RunContext, step: Step) -> ModelCall:

@@ -45,7 +45,7 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
     put_notices_on_blackboard(
-        bb, host, deliver_notices(host, step, *_DELIVERY_POINTS, is_last=is_last)
+        bb, host, deliver_notices(host, step.emit, *_DELIVERY_POINTS, is_last=is_last)
     )
 
 

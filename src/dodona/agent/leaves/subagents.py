@@ -17,7 +17,7 @@ from dodona.agent.leaves.approval import (
     check_approval,
     current_call,
     describe_call,
-    emit_pending_call,
+    emit_pending_event,
 )
 from dodona.agent.leaves.tools import report_result
 from dodona.agent.run_context.context import RunContext
@@ -61,10 +61,10 @@ def is_delegated(bb: Blackboard, host: RunContext) -> bool:
 
 
 @leaf("oracle.announce", reads=("_item", "approval"), step=True)
-def announce_call(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Show a delegated call before it starts; a separate step, so a crash does not repeat it."""
+def announce_call(bb: Blackboard, host: RunContext) -> None:
+    """Emit the event of a delegated call before it starts; a crash does not repeat this step."""
     if approval_of(bb) is None:
-        emit_pending_call(host, step, current_call(bb))
+        emit_pending_event(host, current_call(bb))
 
 
 @leaf(
@@ -108,7 +108,13 @@ async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     record = _report(host, step, call, outcome, index=bb["_index"], seconds=seconds)
     paused = record.paused_seconds + approval.paused_seconds
     marks = merge_marks(record.marks, approval.marks)
-    record = replace(record, events=approval.events, marks=marks, paused_seconds=paused)
+    record = replace(
+        record,
+        events=approval.events,
+        is_denied=approval.is_denied,
+        marks=marks,
+        paused_seconds=paused,
+    )
     bb["tool_results"] = to_builtins(record)
 
 
@@ -247,14 +253,14 @@ def explain_subagent_end(bb: Blackboard, host: RunContext) -> bool:
         bb["stopped"] = failure["message"]
     else:
         warning = end_warning(bb, host)
-        bb["stopped"] = "its tree failed." if warning is None else _format_limit(warning)
+        bb["stopped"] = "its tree failed." if warning is None else _format_limit(warning.warning)
     return False
 
 
 def _format_limit(warning: TurnWarning) -> str:
     """The text without the advice, which is for users."""
     metadata = warning.metadata
-    if "limit_value" not in metadata:
+    if "advice" not in metadata:
         return warning.text
     return f"stopped at the limit of {metadata['limit_value']:,} {metadata['limit']}."
 

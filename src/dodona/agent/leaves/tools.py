@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from dodona.agent.conversation.exchange import Turn
+from dodona.agent.conversation.exchange import Turn, parse_arguments
 from dodona.agent.events.dispatch import emit_event, handle_event
 from dodona.agent.events.rule_context import tool_result_for_rules
 from dodona.agent.leaves.approval import (
@@ -16,14 +16,14 @@ from dodona.agent.leaves.approval import (
     check_approval,
     current_call,
     describe_call,
-    emit_pending_call,
+    emit_pending_event,
     find_offered_tool,
 )
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ApprovalRecord, ToolResultRecord
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.trust import allowed_urls, record_reading
-from dodona.core.chunks import ResultSource, ToolResultChunk
+from dodona.core.chunks import ResultSource, ToolCallChunk, ToolResultChunk
 from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.errors import did_you_mean
 from dodona.core.events import (
@@ -59,6 +59,26 @@ def _denial_reason(bb: Blackboard) -> str:
     return approval.reason if approval is not None and approval.is_denied else ""
 
 
+def emit_calls(host: RunContext, step: Step, calls: Sequence[ToolCall]) -> None:
+    """Show the calls of a turn before any of them starts; those over the limit fail at once."""
+    for call in calls:
+        arguments = parse_arguments(call.arguments)
+        step.emit(ToolCallChunk(id=call.id, name=call.name, arguments=arguments, status="pending"))
+    max_calls = host.role.limits.max_tool_calls_per_turn
+    for call in calls[max_calls:]:
+        text = _over_limit_text(max_calls)
+        step.emit(
+            ToolResultChunk(id=call.id, name=call.name, result=text, status="error", sources=[])
+        )
+
+
+def _over_limit_text(max_calls: int) -> str:
+    return (
+        f"Not called: a turn may have at most {max_calls} tool calls. Call it again in the next "
+        "turn if you need it."
+    )
+
+
 @leaf(
     "tools.execute",
     reads=("_item", "_index", "approval"),
@@ -70,7 +90,7 @@ async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Execute one tool call. An error is also a result for the model."""
     call = current_call(bb)
     if approval_of(bb) is None:
-        emit_pending_call(host, step, call)
+        emit_pending_event(host, call)
     tool = find_offered_tool(host, call.name)
     approval = ApprovalRecord(call.id)
     is_called = False
@@ -90,6 +110,7 @@ async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     record = replace(
         record,
         events=(*approval.events, *record.events),
+        is_denied=approval.is_denied,
         is_private=tool is not None and is_called and tool.reads_private,
         paused_seconds=approval.paused_seconds,
     )
@@ -195,7 +216,9 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     for index, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
         host.transcript.add(result, host.count_tokens(result.text))
         if index in records:  # calls over the limit were not executed and do not count
-            state = host.decision_tree.on_tool_result(state, _decision_tree_input(call, result))
+            failed = records[index].has_tool_failed
+            values = _decision_tree_input(call, result, failed=failed)
+            state = host.decision_tree.on_tool_result(state, values)
     tokens = sum(record.tokens for record in records.values())
     paused = max((record.paused_seconds for record in records.values()), default=0.0)
     if tokens or paused:
@@ -204,7 +227,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     host.subagent_turns += sum(record.turns for record in records.values())
     host.interrupted_results.clear()
     host.save_state(bb, state)
-    host.notifications.record_turn((each.name, each.failed) for each in records.values())
+    host.notifications.record_turn((each.name, each.has_tool_failed) for each in records.values())
     # First: the events of the results contain parts of their texts.
     record_reading(host, records.values())
     for _, record in sorted(records.items()):
@@ -228,12 +251,12 @@ def _handle_result(host: RunContext, record: ToolResultRecord) -> None:
     host.notifications.inbox.schedule(record.notices)
 
 
-def _decision_tree_input(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+def _decision_tree_input(call: ToolCall, result: ToolResult, *, failed: bool) -> dict[str, Any]:
     return {
         "name": call.name,
         "arguments": call.arguments,
         "result": result.text,
-        "failed": result.failed,
+        "failed": failed,
     }
 
 
@@ -245,8 +268,5 @@ def _tool_result(
         return record.message()
     text = "The call failed with an internal error in Dodona. Repeating it may not help."
     if exceeded_limit is not None:
-        text = (
-            f"Not called: a turn may have at most {exceeded_limit} tool calls. Call it again in "
-            "the next turn if you need it."
-        )
+        text = _over_limit_text(exceeded_limit)
     return ToolResult(call.id, call.name, text, failed=True)

@@ -12,19 +12,15 @@ from typing import Any, Final, TypeAlias
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run.compressor import Compressor, PostRunTask
-from dodona.agent.run.finish import (
-    CANCELLED,
-    RunResult,
-    failed_result,
-    finish_run,
-    result_of,
-)
+from dodona.agent.run.finish import RunResult, failed_result, finish_run, result_of
 from dodona.agent.run.globals import RunGlobals
 from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.snapshot import SnapshotBuilder
+from dodona.agent.turn_control.config import TIMEOUT_GRACE_SECONDS
+from dodona.agent.turn_control.decision import CANCELLED
 from dodona.core.chunks import ErrorChunk
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage, RunEnd
@@ -171,6 +167,7 @@ class Driver:
     def _emit_end(self, claimed: ClaimedRun, result: RunResult) -> None:
         details = {
             "status": result.status.value,
+            "termination_reason": result.termination_reason,
             "error": result.failure and result.failure.code,
             "seconds": round(max(0.0, time() - claimed.started_at), 3),
         }
@@ -237,7 +234,14 @@ class Driver:
             token_count=max(1, self._deps.token_counter.count(content, "")),
             metadata=result.exchange.metadata(last=[last]),
         )
-        await journal.end(RunEnd(status=result.status, messages=(message,), error=result.failure))
+        await journal.end(
+            RunEnd(
+                status=result.status,
+                termination_reason=result.termination_reason,
+                messages=(message,),
+                error=result.failure,
+            )
+        )
         feed.publish([last])
 
     async def _suspend_on_model_change(
@@ -270,6 +274,7 @@ class Driver:
             replay=_ignore_chunk,  # the feed already has them
             on_live=on_live,
             watchdog=self._watchdog,
+            timeout_seconds=_seconds_left(context) + TIMEOUT_GRACE_SECONDS,
         )
 
 
@@ -280,15 +285,19 @@ def _publish_earlier_chunks(claimed: ClaimedRun, journal: RunJournal, feed: Chun
 
 def _initial_blackboard(context: RunContext) -> dict[str, Any]:
     limits = context.snapshot.settings.limits
-    seconds_left = float(limits.timeout_seconds)
-    if context.inputs.is_resumed:
-        elapsed = time() - context.inputs.started_at - context.journal.downtime_seconds
-        seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
     return {
         "max_iterations": limits.max_iterations,
         "max_parallel_tools": limits.max_parallel_tools,
-        "seconds_left": seconds_left,
+        "seconds_left": _seconds_left(context),
     }
+
+
+def _seconds_left(context: RunContext) -> float:
+    seconds_left = float(context.snapshot.settings.timeout_seconds)
+    if context.inputs.is_resumed:
+        elapsed = time() - context.inputs.started_at - context.journal.downtime_seconds
+        seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
+    return seconds_left
 
 
 def _ignore_chunk(chunk: Any) -> None:

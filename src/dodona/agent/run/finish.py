@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from dodona.agent.conversation.exchange import Exchange
 from dodona.agent.conversation.history import History
 from dodona.agent.conversation.insights import Insight, extract_insight
-from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
+from dodona.agent.leaves.answer import partial_exchange, show_end, timeout_warning
+from dodona.agent.leaves.control import termination_reason
 from dodona.agent.question import context_id
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.turn_control.decision import CANCELLED, ERROR, finish_of
 from dodona.core import chunks
 from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage, RunEnd, RunStatus
@@ -21,38 +23,48 @@ from dodona.core.domain.provenance import Provenance
 from dodona.core.domain.trust import question_marks, sort_marks
 from dodona.core.errors import Cancelled, DodonaError, ErrorBody, body_from_json, to_body
 from dodona.core.messages import UserText
-from dodona.core.ports.model import FinishReason
-from dodona.trees import Outcome
-
-CANCELLED: Final = "cancelled"  # the end reason of a cancelled tree
+from dodona.trees import Blackboard, Outcome
+from dodona.trees.runtime.run import OUT_OF_TIME
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """Status, exchange and error of a run."""
+    """How a run ended, and why; its exchange and its error."""
 
     status: RunStatus
+    termination_reason: str
     exchange: Exchange
     failure: ErrorBody | None = None
 
 
 def result_of(context: RunContext, outcome: Outcome) -> RunResult:
     """Return the result of a run whose tree has ended."""
-    exchange = context.exchange or Exchange(
-        CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True
+    bb = outcome.blackboard
+    failure: Mapping[str, Any] | None = bb.get("failure")
+    reason = termination_reason(bb, context, end_reason=outcome.end_reason)
+    if outcome.end_reason == OUT_OF_TIME and failure is None:
+        _stop_at_timeout(context, bb)
+    exchange = context.exchange or partial_exchange(
+        context, stopped=bb.get("stopped") or "", failure=failure
     )
     if outcome.end_reason == CANCELLED:
         cancelled = to_body(Cancelled("the run was cancelled."))
-        return RunResult(RunStatus.CANCELLED, exchange, cancelled)
-    failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
-    if failure is None and not outcome.succeeded:
+        return RunResult(RunStatus.CANCELLED, reason, exchange, cancelled)
+    if failure is None and reason == ERROR:
         message = (outcome.error or {}).get("message", "the tree failed.")
         failure = {"code": "tree_failed", "message": message}
     if failure is not None:
-        return RunResult(RunStatus.FAILED, exchange, body_from_json(failure))
-    return RunResult(RunStatus.SUCCEEDED, exchange)
+        return RunResult(RunStatus.FAILED, ERROR, exchange, body_from_json(failure))
+    return RunResult(RunStatus.SUCCEEDED, reason, exchange)
+
+
+def _stop_at_timeout(context: RunContext, bb: Blackboard) -> None:
+    """Show that the time is up, for a tree that has not ended by itself."""
+    end = timeout_warning(bb, context)
+    show_end(context, context.feed.append, end)
+    context.exchange = partial_exchange(context, stopped=end.text)
 
 
 def failed_result(claimed: ClaimedRun, error: Exception) -> RunResult:
@@ -66,7 +78,7 @@ def failed_result(claimed: ClaimedRun, error: Exception) -> RunResult:
     text = f"No answer: {failure.message}"
     provenance = Provenance(question_marks(claimed.origin, claimed.session_key))
     exchange = Exchange(text, None, (), is_partial=True, provenance=provenance)
-    return RunResult(RunStatus.FAILED, exchange, failure)
+    return RunResult(RunStatus.FAILED, ERROR, exchange, failure)
 
 
 async def finish_run(context: RunContext, result: RunResult) -> tuple[float | None, History]:
@@ -79,7 +91,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     inputs, oracle_context = context.inputs, context.inputs.context
     # Whatever ended the run, and with the marks of the history: the answer may outlive the history.
     exchange = replace(result.exchange, provenance=_provenance(context, result.exchange))
-    run_tokens = context.count_tokens(exchange.content) + context.turn_tokens
+    run_tokens = context.count_tokens(exchange.text_after_turns) + context.turn_tokens
     tokens_before = context.history.tokens + inputs.question.token_count
     context_tokens = min(oracle_context.token_budget, tokens_before + run_tokens)
     tokens_left = oracle_context.token_budget - context_tokens
@@ -93,6 +105,8 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     updated_at = await context.journal.end(
         RunEnd(
             status=result.status,
+            termination_reason=result.termination_reason,
+            finish=finish_of(result.termination_reason, is_refusal=context.has_refused),
             messages=(
                 NewMessage(
                     role="assistant",
@@ -166,7 +180,9 @@ def _final_chunks(
 ) -> list[chunks.AnyChunk]:
     if result.failure is not None:
         return [chunks.ErrorChunk(result.failure)]
-    answer_tokens = context.count_tokens(result.exchange.content)
+    finish = finish_of(result.termination_reason, is_refusal=context.has_refused)
+    assert finish is not None  # it succeeded
+    answer_tokens = context.count_tokens(result.exchange.text_after_turns)
     return [
         chunks.ContextUpdateChunk(
             context_tokens=context.transcript.tokens + answer_tokens,
@@ -177,14 +193,9 @@ def _final_chunks(
             model_used=context.answered_by[1] or context.chosen_model.model.name,
             context_id=context_id(context.run_id),
             context_tokens_remaining=context_tokens_remaining,
-            finish=_finish_reason(context, result),
+            finish=finish,
+            termination_reason=result.termination_reason,
             untrusted=context.untrusted,
             marks=sort_marks(context.marks),
         ),
     ]
-
-
-def _finish_reason(context: RunContext, result: RunResult) -> chunks.DoneFinish:
-    if result.exchange.is_partial or context.finish_reason == FinishReason.LENGTH.value:
-        return "length"
-    return "refusal" if context.finish_reason == FinishReason.REFUSAL.value else "stop"

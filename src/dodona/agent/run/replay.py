@@ -69,6 +69,8 @@ async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer
         context_id=done.context_id,
         run_id=run_id,
         context_tokens_remaining=done.context_tokens_remaining,
+        finish=done.finish,
+        termination_reason=done.termination_reason,
         untrusted=done.untrusted,
         marks=done.marks,
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from time import time
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from msgspec import UNSET, UnsetType, ValidationError, convert
+from msgspec.structs import replace
 
 from dodona.core.chunks import (
     SEQ_PER_ATTEMPT,
@@ -14,12 +16,14 @@ from dodona.core.chunks import (
     ContentChunk,
     DoneChunk,
     ErrorChunk,
+    RestartChunk,
     StreamChunk,
+    SystemChunk,
     ThinkingChunk,
     Untrusted,
 )
 from dodona.core.errors import TreeError
-from dodona.core.json_document import to_builtins
+from dodona.core.json_document import Timestamp, to_builtins
 
 # Readers stop at a done or an error chunk, so only the end of the run publishes one.
 _LEAF_CHUNKS: Final = frozenset(get_args(AnyChunk)) - {DoneChunk, ErrorChunk}
@@ -61,7 +65,7 @@ class ChunkFeed:
         self._is_closed = False
 
     def assign_seq(self, chunk: AnyChunk) -> StreamChunk:
-        """Number a chunk without publishing it. Its secrets are redacted."""
+        """Number a chunk without publishing it. Secrets are redacted; a system chunk is dated."""
         self._seq_counter += 1
         redacted: AnyChunk
         if isinstance(chunk, ContentChunk):  # one for each token of the model, like the next
@@ -69,6 +73,8 @@ class ChunkFeed:
         elif isinstance(chunk, ThinkingChunk):
             redacted = ThinkingChunk(self._redact(chunk.content), chunk.untrusted)
         else:
+            if isinstance(chunk, SystemChunk):
+                chunk = replace(chunk, timestamp=str(Timestamp(time())))
             redacted = convert(self._redact(to_builtins(chunk)), type(chunk))
         return StreamChunk(self.run_id, self._seq_counter, redacted)
 
@@ -102,6 +108,16 @@ class ChunkFeed:
     def last_seq(self) -> int:
         """Sequence number of the last published chunk; 0 if there is none."""
         return self._chunks[-1].seq if self._chunks else 0
+
+    def text(self) -> str:
+        """The answer so far, as clients show it that discard what a restart names."""
+        parts: list[tuple[int, str]] = []
+        for each in self._chunks:
+            if isinstance(each.chunk, ContentChunk):
+                parts.append((each.seq, each.chunk.content))
+            elif isinstance(each.chunk, RestartChunk):
+                parts = [part for part in parts if part[0] <= each.chunk.discard_after]
+        return "".join([text for _, text in parts])
 
     def chunks_after(self, seq: int) -> list[StreamChunk]:
         """Published chunks after a sequence number."""

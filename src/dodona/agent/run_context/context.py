@@ -32,7 +32,14 @@ from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.trust import Mark, Marks, merge_marks, question_marks
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, UserText
-from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
+from dodona.core.ports.model import (
+    ChosenModel,
+    FinishReason,
+    ModelEvent,
+    Restart,
+    TextDelta,
+    ThinkingDelta,
+)
 from dodona.core.ports.tools import ShownLines, SourceReference
 from dodona.notify import Inbox
 from dodona.store.runs.journal import RunJournal
@@ -41,8 +48,9 @@ from dodona.trees import Blackboard, Step
 
 @dataclass(slots=True)
 class PartialAnswer:
-    """Text and thinking of a response while it streams."""
+    """Text and thinking of a response while it streams; `start_seq` is the last chunk before it."""
 
+    start_seq: int
     text: str = ""
     thinking: str = ""
 
@@ -256,6 +264,11 @@ class RunContext:
         """Output tokens left of the request's `max_tokens`; None if there is no limit."""
         limit = self.options.max_tokens
         return None if limit is None else max(0, limit - self.output_tokens)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether the model declined to answer, or its provider's filter did."""
+        return self.finish_reason == FinishReason.REFUSAL.value
 
     @property
     def turn_tokens(self) -> int:

@@ -76,7 +76,8 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A finished tool call, in `tool_results`; `index` is its position among the turn's calls.
 
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
-    has its own. `tokens` and `turns` were used by the subagent that made or summarised the text.
+    has its own. `is_denied` is set if a rule or a person did not allow the call: then the tool has
+    not failed. `tokens` and `turns` were used by the subagent that made or summarised the text.
     `marks` are its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if
     it must not leave this machine. With `is_summary`, the text is the Librarian's summary of a
     larger result.
@@ -88,6 +89,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     text: str
     duration_ms: int
     failed: bool = False
+    is_denied: bool = False
     timed_out: bool = False
     sources: tuple[SourceReference, ...] = ()
     entry_count: int = 0
@@ -102,6 +104,11 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     tokens: int = 0
     turns: int = 0
     subagent: str = ""
+
+    @property
+    def has_tool_failed(self) -> bool:
+        """Whether the call was made and failed."""
+        return self.failed and not self.is_denied
 
     def message(self) -> ToolResult:
         return ToolResult(self.id, self.name, self.text, failed=self.failed)

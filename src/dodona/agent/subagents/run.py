@@ -20,7 +20,7 @@ from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.changes import ChangeLog
-from dodona.agent.turn_control.config import AgentConfig
+from dodona.agent.turn_control.config import TIMEOUT_GRACE_SECONDS, AgentConfig
 from dodona.agent.turn_control.state import AgentState
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
@@ -140,7 +140,7 @@ async def run_subagent(
 
 def _build_run(context: RunContext, step: Step, task: SubagentTask, *, changes: ChangeLog) -> Run:
     """Build the run of a subagent's tree; its output is recorded in `changes` and published."""
-    role = context.role
+    role, seconds = context.role, context.snapshot.settings.librarian_timeout
 
     def append_output(output: object) -> StreamChunk:
         step.progress()
@@ -155,7 +155,7 @@ def _build_run(context: RunContext, step: Step, task: SubagentTask, *, changes: 
             "task": task.text,
             "max_iterations": role.limits.max_iterations,
             "max_parallel_tools": role.limits.max_parallel_tools,
-            "seconds_left": float(context.snapshot.settings.librarian_timeout),
+            "seconds_left": float(seconds),
             **task.blackboard_values,
         },
         Options(
@@ -165,6 +165,7 @@ def _build_run(context: RunContext, step: Step, task: SubagentTask, *, changes: 
             output=append_output,
             replay=lambda recorded: changes.record(recorded.chunk),  # the feed already has it
             on_live=context.mark_live,
+            timeout_seconds=seconds + TIMEOUT_GRACE_SECONDS,
         ),
     )
 

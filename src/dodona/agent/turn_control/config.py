@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import asdict
 
 from dodona.core.json_document import check_document
+
+# After its time limit, a tree has as long to end by itself before the runtime stops it.
+TIMEOUT_GRACE_SECONDS: Final = 2.0
 
 MaxIterations: TypeAlias = Annotated[int, Meta(ge=1, le=50)]
 

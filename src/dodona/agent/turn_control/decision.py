@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import MAX_RECENT_ACTIONS, AgentState, TurnWarning
+from dodona.core.chunks import DoneFinish
 from dodona.core.errors import BadRequest, did_you_mean
 
 
@@ -31,6 +32,16 @@ def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) 
     )
 
 
+def output_limit_warning(tokens: int, limit: int, *, is_requested: bool) -> TurnWarning:
+    """Return the warning that `max_tokens` has cut the answer: the request's, or the model's."""
+    advice = (
+        "Raise max_tokens in the request."
+        if is_requested
+        else "Ask the agent to continue, or raise max_tokens in the configuration."
+    )
+    return limit_reached_warning("output tokens", tokens, limit, advice)
+
+
 CANCELLED: Final = "cancelled"
 FINISHED: Final = "finished"
 MAX_ITERATIONS: Final = "max_iterations"
@@ -38,9 +49,23 @@ TOKEN_BUDGET: Final = "token_budget"
 TIMEOUT: Final = "timeout"
 NO_PROGRESS: Final = "no_progress"
 ERROR_LIMIT: Final = "error_limit"
+MAX_TOKENS: Final = "max_tokens"  # of the request, or of the model
+ERROR: Final = "error"
 
-MAX_CONSECUTIVE_ERRORS: Final = 3
+MAX_FAILED_TURNS: Final = 3  # in a row, in each of which every tool call failed
 DEFAULT_DECISION_TREE: Final = "default"
+
+
+def finish_of(reason: str, *, is_refusal: bool = False) -> DoneFinish | None:
+    """Return the `finish` of a run that ended for this reason; None if it has no answer.
+
+    A limit, and a reason of another decision tree, count as "length": the answer is incomplete.
+    """
+    if reason in (CANCELLED, ERROR):
+        return None
+    if reason != FINISHED:
+        return "length"
+    return "refusal" if is_refusal else "stop"
 
 
 class DecisionTree(Protocol):
@@ -55,7 +80,10 @@ class DecisionTree(Protocol):
         ...
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
-        """Return the state after a tool call: {"name", "arguments", "result", "failed"}."""
+        """Return the state after a tool call: {"name", "arguments", "result", "failed"}.
+
+        A call that was denied has not failed.
+        """
         ...
 
     def get_config(self) -> AgentConfig: ...
@@ -80,19 +108,40 @@ class DefaultDecisionTree:
         return replace(state, turn=state.turn + 1)
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
-        errors = state.errors_in_a_row + 1 if result.get("failed") else 0
+        state = _count_failure(state, failed=bool(result.get("failed")))
         recent = (*state.recent_actions, _signature(result))[-MAX_RECENT_ACTIONS:]
         since = state.stuck_since if _is_stuck(recent) else None
-        state = replace(state, recent_actions=recent, errors_in_a_row=errors, stuck_since=since)
+        state = replace(state, recent_actions=recent, stuck_since=since)
         if since is not None or not _is_stuck(recent):
             return state
         notice = TurnWarning(
             "no_progress",
             f"No progress: {result['name']} was called {MAX_RECENT_ACTIONS} times in a row with "
             "the same result. Try another approach, or answer with the information you have.",
+            no_progress_metadata(),
         )
         # The model gets this warning and one more turn.
         return replace(state, stuck_since=state.turn).with_warning(notice)
+
+
+def no_progress_metadata() -> dict[str, Any]:
+    """Return the metadata of the notice that a call is repeated, and of the end that follows."""
+    count = MAX_RECENT_ACTIONS
+    return {"limit": "repeated results", "current_value": count, "limit_value": count}
+
+
+def _count_failure(state: AgentState, *, failed: bool) -> AgentState:
+    """Count a failed call, and its turn if all calls of the turn so far have failed."""
+    if not failed:
+        return replace(state, errors_in_a_row=0, failed_turns=0, result_turn=state.turn)
+    # A later failure of a turn changes nothing: the turn was counted, or a call has succeeded.
+    is_first = state.result_turn != state.turn
+    return replace(
+        state,
+        errors_in_a_row=state.errors_in_a_row + 1,
+        failed_turns=state.failed_turns + is_first,
+        result_turn=state.turn,
+    )
 
 
 def _signature(result: Mapping[str, Any]) -> str:
@@ -118,7 +167,7 @@ _STOP_CONDITIONS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
     (TOKEN_BUDGET, lambda s: s.tokens_used >= s.config.token_budget),
     (TIMEOUT, lambda s: s.elapsed_seconds >= s.config.timeout_seconds),
     (NO_PROGRESS, _is_still_stuck_after_warning),
-    (ERROR_LIMIT, lambda s: s.errors_in_a_row >= MAX_CONSECUTIVE_ERRORS),
+    (ERROR_LIMIT, lambda s: s.failed_turns >= MAX_FAILED_TURNS),
 )
 
 DecisionTreeFactory = Callable[[AgentConfig], DecisionTree]

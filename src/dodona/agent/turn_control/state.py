@@ -43,8 +43,10 @@ class TurnWarning(msgspec.Struct, frozen=True):
 class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of a run. `extensions` holds JSON values of other decision trees than the default.
 
-    `stuck_since` is the turn in which the same call had the same result again. `downtime_seconds`
-    are those without a process, which do not count towards the timeout.
+    `failed_turns` counts the turns in a row in which every tool call failed, up to `result_turn`,
+    the turn of the last result. `stuck_since` is the turn in which the same call had the same
+    result again. `downtime_seconds` are those without a process, which do not count towards the
+    timeout.
     """
 
     user_id: str
@@ -55,7 +57,9 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
     start_time: float = msgspec.field(default_factory=time)
     recent_actions: tuple[str, ...] = ()
     termination_reason: str | None = None
-    errors_in_a_row: int = 0
+    errors_in_a_row: int = 0  # failed calls, for rules
+    failed_turns: int = 0
+    result_turn: int | None = None
     stuck_since: int | None = None
     downtime_seconds: float = 0.0
     pending_warnings: tuple[TurnWarning, ...] = ()  # not shown yet

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from dodona.agent.conversation.citations import Citation
 from dodona.agent.conversation.exchange import ExchangeRecord, parse_arguments
-from dodona.core.chunks import Untrusted
+from dodona.core.chunks import DoneFinish, TerminationReason, Untrusted
 from dodona.core.domain.conversations.conversation import StoredMessage
 from dodona.core.domain.trust import MarkList, sort_marks
 from dodona.core.json_document import JsonDocument, Timestamp
@@ -57,6 +57,8 @@ class OracleAnswer(JsonDocument, kw_only=True):
     ]
     run_id: int
     context_tokens_remaining: int
+    finish: DoneFinish
+    termination_reason: TerminationReason | UnsetType = UNSET
     untrusted: Untrusted | UnsetType = UNSET
     marks: MarkList
 

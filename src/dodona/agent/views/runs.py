@@ -11,6 +11,7 @@ from dodona.agent.conversation.exchange import ExchangeRecord
 from dodona.agent.question import context_id
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views.exchanges import OracleExchange, exchange_document
+from dodona.core.chunks import DoneFinish, TerminationReason
 from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
@@ -46,6 +47,12 @@ class RunDocument(JsonDocument, kw_only=True):
     question: str
     tokens: Annotated[
         int, Meta(description="Input and output of its model calls so far, subagents included.")
+    ]
+    finish: Annotated[
+        DoneFinish | None, Meta(description="Whether the answer is complete; null without one.")
+    ]
+    termination_reason: Annotated[
+        TerminationReason | None, Meta(description="Null until the run has ended.")
     ]
     error: ErrorBody | None
     created_at: Timestamp
@@ -189,6 +196,8 @@ def _run_fields(overview: RunOverview, awaiting_approval: set[int]) -> dict[str,
         "attempt": run.attempt,
         "question": overview.question,
         "tokens": overview.tokens,
+        "finish": run.finish,
+        "termination_reason": run.termination_reason,
         "error": run.error,
         "created_at": Timestamp(run.created_at),
         "started_at": Timestamp.or_none(run.started_at),

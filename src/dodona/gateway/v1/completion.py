@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
+from dodona.core.chunks import TerminationReason
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.json_document import JsonDocument
 from dodona.core.messages import ToolCall
@@ -82,6 +83,7 @@ class V1Choice(JsonDocument, kw_only=True):
     message: V1Answer
     logprobs: None = None
     finish_reason: Finish
+    termination_reason: TerminationReason | UnsetType = UNSET
 
 
 class V1Completion(JsonDocument, kw_only=True):
@@ -129,6 +131,7 @@ class V1ChunkChoice(JsonDocument, kw_only=True):
     delta: V1Delta
     logprobs: None = None
     finish_reason: Finish | None = None
+    termination_reason: TerminationReason | UnsetType = UNSET
 
 
 class V1Chunk(JsonDocument, kw_only=True):
@@ -163,6 +166,7 @@ class Completion:
         finish: Finish,
         usage: V1Usage,
         calls: Sequence[ToolCall] = (),
+        termination_reason: TerminationReason | UnsetType = UNSET,
     ) -> V1Completion:
         """Return the response for a request without `stream`."""
         answer = V1Answer(
@@ -174,7 +178,11 @@ class Completion:
             id=self.id,
             created=self.created,
             model=self.model,
-            choices=[V1Choice(message=answer, finish_reason=finish)],
+            choices=[
+                V1Choice(
+                    message=answer, finish_reason=finish, termination_reason=termination_reason
+                )
+            ],
             usage=usage,
         )
 
@@ -182,9 +190,19 @@ class Completion:
         """Encode a chunk with one delta, the first time after a chunk with the role."""
         return self._encode_choice(V1ChunkChoice(delta=delta))
 
-    def encode_last(self, finish: Finish, usage: V1Usage) -> bytes:
+    def encode_last(
+        self,
+        finish: Finish,
+        usage: V1Usage,
+        *,
+        termination_reason: TerminationReason | UnsetType = UNSET,
+    ) -> bytes:
         """Encode the finish reason, the usage if requested, and [DONE]."""
-        finish_chunk = self._encode_choice(V1ChunkChoice(delta=V1Delta(), finish_reason=finish))
+        finish_chunk = self._encode_choice(
+            V1ChunkChoice(
+                delta=V1Delta(), finish_reason=finish, termination_reason=termination_reason
+            )
+        )
         usage_chunk = self._encode_chunk([], usage) if self.include_usage else b""
         return finish_chunk + usage_chunk + DONE_EVENT
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
 from uuid import uuid4
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from dodona.core import chunks
-from dodona.core.chunks import StreamChunk
+from dodona.core.chunks import StreamChunk, TerminationReason
 from dodona.core.errors import from_body
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
@@ -33,9 +33,6 @@ from dodona.gateway.v1.completion import (
     V1Delta,
     V1FunctionDelta,
 )
-
-_PARAGRAPH_BREAK: Final = "\n\n"  # between texts before and after tool calls
-
 
 # In Markdown, an image starts with `![`, and HTML with `<` and a letter.
 _IMAGE = re.compile(r"!\[")
@@ -67,7 +64,7 @@ class ImageEscaper:
 
 
 class RunDeltas:
-    """Applies the chunks of a run: `text` and `thinking` so far, `finish` after the end.
+    """Applies the chunks of a run: `text` and `thinking` so far, why it ended after the end.
 
     A stream cannot retract sent text. When the model restarts its answer, text that it repeats is
     not sent again; different text is an error.
@@ -75,12 +72,12 @@ class RunDeltas:
 
     def __init__(self, *, is_streaming: bool) -> None:
         self.finish: Finish | None = None
+        self.termination_reason: TerminationReason | UnsetType = UNSET
         self._is_streaming = is_streaming
         self._text_parts: list[tuple[int, str]] = []  # with the seq of each chunk
         self._thinking_parts: list[tuple[int, str]] = []
         self._sent_parts: list[str] = []
         self._is_restarted = False
-        self._used_tools = False  # since the last text
         self._images, self._thinking_images = ImageEscaper(), ImageEscaper()
 
     @property
@@ -100,12 +97,11 @@ class RunDeltas:
                 text = self._thinking_images.feed(text) if untrusted else text
                 self._thinking_parts.append((chunk.seq, text))
                 return V1Delta(reasoning_content=text) if text else None
-            case chunks.ToolCallChunk() | chunks.ToolResultChunk():
-                self._used_tools = True
             case chunks.RestartChunk(discard_after=last):
                 self._on_restart(last)
-            case chunks.DoneChunk(finish=finish):
+            case chunks.DoneChunk(finish=finish, termination_reason=reason):
                 self.finish = FINISH_REASONS[finish]
+                self.termination_reason = reason
                 return self._flush(chunk.seq)
             case chunks.ErrorChunk(error):
                 raise from_body(error)
@@ -124,9 +120,6 @@ class RunDeltas:
     def _on_content(self, seq: int, text: str) -> V1Delta | None:
         if not text:
             return None
-        if self._used_tools and self._text_parts:
-            text = _PARAGRAPH_BREAK + text
-        self._used_tools = False
         self._text_parts.append((seq, text))
         if self._is_streaming and self._is_restarted:
             text = self._unsent_text()

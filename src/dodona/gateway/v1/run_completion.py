@@ -55,7 +55,11 @@ class RunCompletion:
                 await self._apply(deltas, chunk)
         finish, usage = await self._finish(deltas)
         return self.completion.build_response(
-            text=deltas.text, thinking=deltas.thinking, finish=finish, usage=usage
+            text=deltas.text,
+            thinking=deltas.thinking,
+            finish=finish,
+            usage=usage,
+            termination_reason=deltas.termination_reason,
         )
 
     async def stream(self) -> AsyncGenerator[bytes]:
@@ -66,7 +70,10 @@ class RunCompletion:
                 async for chunk in chunks:
                     if (delta := await self._apply(deltas, chunk)) is not None:
                         yield self.completion.encode_delta(delta)
-            yield self.completion.encode_last(*await self._finish(deltas))
+            finish, usage = await self._finish(deltas)
+            yield self.completion.encode_last(
+                finish, usage, termination_reason=deltas.termination_reason
+            )
         finally:
             is_ended_by_us = self.shutdown.has_started or self.token_watch.error is not None
             if not deltas.finish and not is_ended_by_us:

@@ -31,6 +31,8 @@ NODE_COLUMNS = (
     runs.c.ended_at,
     runs.c.cancel_requested_at,
     runs.c.token_id,
+    runs.c.finish,
+    runs.c.termination_reason,
 )
 # What the meter has settled for a run, including its subagents: the tokens that every view shows.
 TOKENS_OF_RUN = (

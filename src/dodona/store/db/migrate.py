@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from dodona.core.errors import StoreError
 
-REVISIONS: Final = ("1001", "1002", "1003", "1004", "1005", "1006", "1007")  # oldest first
+REVISIONS: Final = (  # oldest first
+    *("1001", "1002", "1003", "1004", "1005", "1006", "1007", "1008"),
+)
 NEWEST_REVISION: Final = REVISIONS[-1]
 # Of development versions. Their six migrations were replaced by one before the first release.
 RETIRED_REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")

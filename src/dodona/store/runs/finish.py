@@ -30,6 +30,8 @@ _END = statement(
     .values(
         status=bindparam("new_status"),
         owner=None,
+        finish=bindparam("new_finish"),
+        termination_reason=bindparam("new_reason"),
         error_json=bindparam("new_error"),
         tokens=runs.c.tokens + bindparam("added"),
         ended_at=bindparam("now"),
@@ -100,6 +102,8 @@ def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrite
         _END,
         **claim_values(claim),
         new_status=end.status.value,
+        new_finish=end.finish,
+        new_reason=end.termination_reason,
         new_error=end.error and to_json(end.error),
         added=tokens,
         now=now,

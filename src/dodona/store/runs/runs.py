@@ -125,6 +125,7 @@ _CANCEL_QUEUED = statement(
     .where(_BY_ID, IS_QUEUED)
     .values(
         status="cancelled",
+        termination_reason="cancelled",
         ended_at=bindparam("now"),
         parent_id=func.coalesce(runs.c.parent_id, bindparam("head", type_=runs.c.id.type)),
     )

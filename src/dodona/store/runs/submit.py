@@ -102,6 +102,7 @@ _CANCEL_ALL_QUEUED = statement(
     .where(_IN_LANE, IS_QUEUED)
     .values(
         status="cancelled",
+        termination_reason="cancelled",
         ended_at=bindparam("now"),
         # They came after the current head, and were not answered.
         parent_id=func.coalesce(runs.c.parent_id, bindparam("head", type_=runs.c.id.type)),

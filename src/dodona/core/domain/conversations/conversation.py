@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.core.chunks import StreamChunk
+from dodona.core.chunks import DoneFinish, StreamChunk
 from dodona.core.domain.agents import DEFAULT_AGENT, QueueMode
 from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, OracleContext
@@ -93,6 +93,8 @@ class RunNode:
     ended_at: float | None
     cancel_requested_at: float | None
     token_id: int | None  # of the request
+    finish: DoneFinish | None  # of its answer
+    termination_reason: str | None  # None until it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,8 @@ class RunEnd:
     """
 
     status: RunStatus
+    termination_reason: str | None = None
+    finish: DoneFinish | None = None
     messages: tuple[NewMessage, ...] = ()
     error: ErrorBody | None = None
     model: str = ""
