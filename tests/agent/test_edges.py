@@ -327,7 +327,7 @@ async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path, cl
         assert record.estimated
 
 
-def says_first(output: object, *, thread: bool = False) -> Tree:
+def says_first(*outputs: object, thread: bool = False) -> Tree:
     """The Oracle's tree with a leaf of its author before everything else."""
     registry = Registry(KINDS)
     registry.leaves.update(REGISTRY.leaves)
@@ -336,7 +336,8 @@ def says_first(output: object, *, thread: bool = False) -> Tree:
     @registry.leaf("poem.recite", step=not thread, thread=thread, effect="none")
     def recite(bb: Blackboard, step: Step) -> None:
         del bb
-        step.emit(output)
+        for output in outputs:
+            step.emit(output)
 
     begin = '(action begin :fn "oracle.begin")'
     text = ORACLE_TREE.read_text()
@@ -353,6 +354,17 @@ async def test_a_text_that_a_leaf_emits_is_content(file: Path, *, thread: bool) 
         live, stored = await here.chunks(run_id), await here.chunks(run_id)
 
         assert text_of(live) == text_of(stored) == "The oak speaks. Yes."
+
+
+async def test_what_was_shown_before_a_bug_is_kept(file: Path) -> None:
+    """The run ends outside of its tree; its answer is what clients have."""
+    tree = says_first("The oak speaks. ", 5)
+    async with opened(file, ScriptedModel([]), tree=tree) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert chunks[-1].as_json()["type"] == "error"
+        assert await last_said(here, run_id) == text_of(chunks) == "The oak speaks. "
 
 
 _CANNOT_SEND = (

@@ -157,7 +157,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claimed, error)
+            result = failed_result(claimed, error, context)
         updated_at, history = await finish_run(context, result)
         self._emit_end(claimed, result)
         max_runs = context.snapshot.settings.max_context_nodes

@@ -67,14 +67,22 @@ def _stop_at_timeout(context: RunContext, bb: Blackboard) -> None:
     context.exchange = partial_exchange(context, stopped=end.text)
 
 
-def failed_result(claimed: ClaimedRun, error: Exception) -> RunResult:
-    """Return the result of a run that could not start, or that hit a bug."""
+def failed_result(
+    claimed: ClaimedRun, error: Exception, context: RunContext | None = None
+) -> RunResult:
+    """Return the result of a run that could not start, or that hit a bug.
+
+    With the context of a run that has started, the text that was shown is kept.
+    """
     if isinstance(error, DodonaError):
         failure = to_body(error)
     else:
         _log.exception("run %s failed with an unexpected error", claimed.run_id, exc_info=error)
         hint = "See the server log."
         failure = ErrorBody(code="internal", message="internal error in Dodona.", hint=hint)
+    if context is not None:
+        exchange = partial_exchange(context, failure={"message": failure.message})
+        return RunResult(RunStatus.FAILED, ERROR, exchange, failure)
     text = f"No answer: {failure.message}"
     provenance = Provenance(question_marks(claimed.origin, claimed.session_key))
     exchange = Exchange(text, None, (), is_partial=True, provenance=provenance)
