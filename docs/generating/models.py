@@ -9,7 +9,7 @@ from dodona.models.anthropic.request import (
     MIN_THINKING_BUDGET,
 )
 from dodona.models.catalogue import catalogue
-from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES, THINKING_MODELS
 from dodona.models.providers import THINKING_SUFFIX
 from generating.writing import page, prose, table
 
@@ -33,9 +33,16 @@ def models_page() -> str:
                 ("`scripted`", "none", "", "not needed", "required: a file of answers"),
             ],
         ),
-        prose(f"""`{THINKING_SUFFIX}` after the model name, or `thinking` in a request, adds these
-            parameters to the request:"""),
+        "### Thinking",
+        prose(f"""`{THINKING_SUFFIX}` after the model name adds these parameters to each request.
+            The setting `thinking_enabled`, or `thinking` in a request, adds them only for models
+            that are known to accept them: names that start with one of the words below. `instruct`
+            variants do not count. Any other model gets none of these parameters."""),
         table(("provider", "with thinking", "without"), [*map(_thinking, PROVIDERS.values())]),
+        table(
+            ("accept parameters for thinking", "do not"),
+            [(_names(accepts=True), _names(accepts=False))],
+        ),
         prose("""OpenAI models from GPT 5.2 on do not accept tools while they reason: with tools,
             Dodona sends `"reasoning_effort":"none"`."""),
         "## Context sizes",
@@ -74,6 +81,10 @@ def _provider(row: Provider) -> tuple[str, ...]:
         key or "not needed",
         f"`{row.default_model}`" if row.default_model else "the server's first model",
     )
+
+
+def _names(*, accepts: bool) -> str:
+    return ", ".join(f"`{name}`" for name, each in THINKING_MODELS.items() if each is accepts)
 
 
 def _thinking(row: Provider) -> tuple[str, ...]:

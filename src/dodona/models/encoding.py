@@ -10,6 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from dodona.core.messages import AssistantText, Message, ToolCall, UserText
+from dodona.core.ports.model import ModelRequest
 from dodona.models.provider import ModelEndpoint
 from dodona.net.redactor import Redactor
 
@@ -86,6 +87,11 @@ def reusable_raw(message: AssistantText, provider: str, redactor: Redactor) -> b
 def encoding_key(endpoint: ModelEndpoint) -> str:
     """Return the key under which messages cache their encoding. New secrets change it."""
     return f"{endpoint.provider.name}#{endpoint.redactor.generation}"
+
+
+def wants_thinking(request: ModelRequest, endpoint: ModelEndpoint) -> bool:
+    """Return whether to ask for thinking. A request does so only of models that can think."""
+    return endpoint.always_thinks or (request.thinking and endpoint.can_think)
 
 
 def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -50,6 +50,17 @@ _DESCRIPTIONS: Mapping[ProviderErrorKind, str] = {
 }
 
 
+class ErrorDetails(NamedTuple):
+    """The fields of a provider's error. `codes` are its codes and types in one line.
+
+    `parameter` is the request member that it is about, if the provider names one.
+    """
+
+    message: str = ""
+    codes: str = ""
+    parameter: str = ""
+
+
 class ProviderErrorFactory:
     """Builds errors that name the provider, quote its message without secrets, and add a hint."""
 
@@ -82,7 +93,7 @@ class ProviderErrorFactory:
 
     def from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """Build the error for an HTTP response with an error status."""
-        message, codes = _extract_message(_decode_json(body))
+        message, codes, _ = read_details(body)
         text = f"{codes} {message}"
         kind, wait = _classify(status, text), parse_retry_after(headers)
         retry_hint = f"Try again in {math.ceil(wait)} seconds." if wait else ""
@@ -97,7 +108,7 @@ class ProviderErrorFactory:
 
     def from_stream_error(self, error: object) -> ProviderError:
         """Build the error for an error event inside a stream."""
-        message, codes = _extract_message({"error": error})
+        message, codes, _ = _extract_details({"error": error})
         status = int(codes.split()[0]) if re.match(r"[345]\d\d\b", codes) else None
         text = f"{codes} {message}"
         if status is not None or _TOO_LONG.search(text) or _NO_CREDIT.search(text):
@@ -211,17 +222,21 @@ def _decode_json(body: bytes) -> object:
         return None
 
 
-def _extract_message(answer: object) -> tuple[str, str]:
-    """Return the message of an error, and its codes and types in one line."""
+def read_details(body: bytes) -> ErrorDetails:
+    """Return the details of an error in the body of a response; empty ones if it is no JSON."""
+    return _extract_details(_decode_json(body))
+
+
+def _extract_details(answer: object) -> ErrorDetails:
     if isinstance(answer, list) and answer:  # Gemini wraps its errors
         answer = cast("list[Any]", answer)[0]
     if not isinstance(answer, dict):
-        return "", ""
+        return ErrorDetails()
     members = cast("dict[str, Any]", answer)
     error = members.get("error", members)
     if not isinstance(error, dict):
-        return str(error), ""
+        return ErrorDetails(str(error))
     fields = cast("dict[str, Any]", error)
     message = fields.get("message") or fields.get("detail") or ""
     codes = [str(fields[name]) for name in ("code", "type", "status") if fields.get(name)]
-    return str(message), " ".join(codes)
+    return ErrorDetails(str(message), " ".join(codes), str(fields.get("param") or ""))

@@ -48,4 +48,5 @@ class ModelEndpoint:
     base_url: str
     redactor: Redactor
     api_key: str = field(default="", repr=False)
-    thinks: bool = False  # the name ends in `:thinking`
+    always_thinks: bool = False  # the name ends in `:thinking`
+    can_think: bool = False  # the name does, or the model is known to accept such parameters

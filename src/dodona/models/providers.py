@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.models.anthropic.request import AnthropicWire
+from dodona.models.catalogue.catalogue import accepts_thinking
 from dodona.models.openai.request import OpenAiWire
 from dodona.models.provider import ModelEndpoint, Provider
 from dodona.models.wire import Timeouts, WireModel
@@ -121,7 +122,8 @@ def connect(
         base_url=_resolve_base_url(row, base_url),
         redactor=redactor,
         api_key=_check_key(row, api_key, uses_default_url=not base_url),
-        thinks=model.endswith(THINKING_SUFFIX),
+        always_thinks=model.endswith(THINKING_SUFFIX),
+        can_think=model.endswith(THINKING_SUFFIX) or accepts_thinking(name),
     )
     wire = AnthropicWire(endpoint) if row.wire == "anthropic" else OpenAiWire(endpoint)
     return WireModel(wire, http=http, timeouts=timeouts or Timeouts(), provider=provider, name=name)

@@ -26,7 +26,8 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.documents import Section
-from dodona.models.errors import ProviderErrorFactory
+from dodona.models.errors import ProviderErrorFactory, read_details
+from dodona.models.parameters import RejectedParameters
 from dodona.models.provider import ModelEndpoint
 from dodona.models.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
 from dodona.models.surrogates import SurrogateJoiner
@@ -114,7 +115,10 @@ class Wire(Protocol):
     @property
     def errors(self) -> ProviderErrorFactory: ...
 
-    def encode_request(self, request: ModelRequest) -> bytes: ...
+    @property
+    def rejected(self) -> RejectedParameters: ...
+
+    def encode_request(self, request: ModelRequest, rejected: frozenset[str]) -> bytes: ...
 
     def new_decoder(self) -> AnswerDecoder[Any]: ...
 
@@ -231,8 +235,8 @@ class WireStream:
         seconds = self._timeouts.first_token
         try:
             async with asyncio.timeout(seconds):
-                self._response = await self._send_request()
-                await self._check_response(self._response)
+                self._response = await self._request_answer()
+                await self._check_content_type(self._response)
                 while not (self._ready or self._is_over):
                     self._process_chunk(await self._read_chunk())
         except TimeoutError as error:
@@ -240,8 +244,27 @@ class WireStream:
                 f"did not respond within {seconds:g} seconds", ProviderErrorKind.NO_FIRST_TOKEN
             ) from error
 
-    async def _send_request(self) -> aiohttp.ClientResponse:
-        body = self._wire.encode_request(self._request)
+    async def _request_answer(self) -> aiohttp.ClientResponse:
+        """Send the request; again without each optional parameter that the provider rejects."""
+        wire, rejected = self._wire, self._wire.rejected.names
+        body = wire.encode_request(self._request, rejected)
+        while True:
+            self._response = response = await self._send_request(body)
+            if response.status == 200:
+                wire.rejected.remember(rejected)
+                return response
+            error_body = await self._read_error()
+            error = wire.errors.from_response(response.status, response.headers, error_body)
+            if not _is_invalid_request(error):
+                raise error
+            rejected |= {wire.rejected.find(read_details(error_body))}
+            shorter = wire.encode_request(self._request, rejected)
+            if shorter == body:
+                raise error
+            response.close()
+            body = shorter
+
+    async def _send_request(self, body: bytes) -> aiohttp.ClientResponse:
         try:
             return await self._http.post(
                 self._wire.url,
@@ -256,12 +279,8 @@ class WireStream:
                 detail=str(error) or type(error).__name__,
             ) from error
 
-    async def _check_response(self, response: aiohttp.ClientResponse) -> None:
-        """Check status and content type: a stream, a whole response, or an error."""
-        if response.status != 200:
-            raise self._wire.errors.from_response(
-                response.status, response.headers, await self._read_error()
-            )
+    async def _check_content_type(self, response: aiohttp.ClientResponse) -> None:
+        """Prepare for a stream or a whole response; raise if it is neither."""
         if response.content_type == "text/html":
             raise self._wire.errors.malformed("it is an HTML page", await self._read_error())
         if response.content_type != "application/json":
@@ -338,6 +357,10 @@ class WireStream:
                     raise
         if not self._decoder.is_finished:
             self._decoder.end()
+
+
+def _is_invalid_request(error: ProviderError) -> bool:
+    return error.kind is ProviderErrorKind.REJECTED and error.status in {400, 422}
 
 
 def _merge_deltas(ready: deque[ModelEvent]) -> None:

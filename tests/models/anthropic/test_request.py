@@ -282,9 +282,11 @@ SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("claude-opus-4-6", {"thinking": True, "max_tokens": 99}, {"max_tokens": 99, **ADAPTIVE}),
     ("claude-opus-4-7", {"temperature": 0.5}, {"max_tokens": 4096}),
     ("claude-sonnet-5-5:thinking", {}, {"max_tokens": 16384, **ADAPTIVE}),
+    ("claude-3-5-haiku-latest", {"thinking": True}, {"max_tokens": 4096}),
+    ("kimi-k3", {"thinking": True}, {"max_tokens": 4096}),
     (
-        "kimi-k3",
-        {"thinking": True, "max_tokens": 4000},
+        "kimi-k3:thinking",
+        {"max_tokens": 4000},
         {"max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000}},
     ),
 ]
@@ -334,14 +336,14 @@ async def test_another_providers_answer_is_rebuilt(raw: RawMessage | None) -> No
     """Without thinking; and none is asked for until the next question."""
     foreign = AssistantText("t", (ToolCall("a", "search", '{"q":1}'),), thinking="hm", raw=raw)
     loop = (UserText("go"), foreign, ToolResult("a", "search", "r"))
-    body = await sent(ModelRequest(loop, thinking=True))
+    body = await sent(ModelRequest(loop, thinking=True), model="oak:thinking")
     assert plain(body["messages"][1]["content"]) == [
         {"type": "text", "text": "t"},
         {"type": "tool_use", "id": "a", "name": "search", "input": {"q": 1}},
     ]
     assert "thinking" not in body
     later = (*loop, AssistantText("done"), UserText("more"))
-    assert "thinking" in await sent(ModelRequest(later, thinking=True))
+    assert "thinking" in await sent(ModelRequest(later, thinking=True), model="oak:thinking")
 
 
 async def test_arguments_that_are_no_object_can_still_be_sent() -> None:

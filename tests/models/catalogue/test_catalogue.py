@@ -12,6 +12,7 @@ from dodona.models.catalogue.data import (
     DEFAULT_MODEL_CONTEXT_SIZES,
     FAMILIES,
     MAX_OUTPUTS,
+    THINKING_MODELS,
     UNKNOWN_FAMILY,
 )
 
@@ -106,7 +107,7 @@ def test_every_vocabulary_of_the_table_exists() -> None:
 
 def test_no_two_entries_of_the_table_are_the_same_model() -> None:
     """Two spellings of one model could contradict each other."""
-    for table in (DEFAULT_MODEL_CONTEXT_SIZES, FAMILIES, MAX_OUTPUTS):
+    for table in (DEFAULT_MODEL_CONTEXT_SIZES, FAMILIES, MAX_OUTPUTS, THINKING_MODELS):
         names = [normalize_name(name) for name in table]
         assert len(names) == len(set(names))
 

@@ -346,14 +346,21 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("openai", "gpt-6-sol", {"thinking": True, "tools": (SEARCH,)}, {"reasoning_effort": "none"}),
     ("openai", "gpt-5.4-mini", {"tools": (SEARCH,)}, {"reasoning_effort": "none"}),
     ("openai", "gpt-4.1", {"tools": (SEARCH,), "temperature": 0.5}, {"temperature": 0.5}),
+    ("openai", "gpt-4.1", {"thinking": True}, {}),
+    ("openai", "gpt-4.1:thinking", {}, {"reasoning_effort": "medium"}),
+    ("openai", "gpt-5-chat-latest", {"thinking": True}, {}),
     (
         "openrouter",
-        "x/y",
+        "anthropic/claude-sonnet-4.5",
         {"thinking": True, "max_tokens": 9},
         {"reasoning": {"enabled": True}, "max_tokens": 9},
     ),
-    ("deepseek", "d", {"thinking": True}, {"thinking": {"type": "enabled"}}),
-    ("deepseek", "d", {"cache_key": "k"}, {"thinking": {"type": "disabled"}}),
+    ("openrouter", "x/y", {"thinking": True}, {}),
+    ("openrouter", "x/y:thinking", {}, {"reasoning": {"enabled": True}}),
+    ("deepseek", "deepseek-chat", {"thinking": True}, {"thinking": {"type": "enabled"}}),
+    ("deepseek", "deepseek-chat", {"cache_key": "k"}, {"thinking": {"type": "disabled"}}),
+    ("deepseek", "d", {"thinking": True}, {}),
+    ("gemini", "gemini-2.0-flash", {"thinking": True}, {}),
     (
         "gemini",
         "g:thinking",
@@ -363,7 +370,10 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
             "extra_body": {"google": {"thinking_config": {"include_thoughts": True}}},
         },
     ),
-    ("ollama", "q", {"thinking": True}, {"reasoning_effort": "medium"}),
+    ("ollama", "qwen3:8b", {"thinking": True}, {"reasoning_effort": "medium"}),
+    ("ollama", "qwen3:30b-instruct", {"thinking": True}, {}),
+    ("ollama", "llama3.2", {"thinking": True}, {}),
+    ("openai-compatible", "oak", {"thinking": True}, {}),
 ]
 
 
@@ -371,7 +381,10 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 async def test_settings_are_said_in_the_providers_words(
     provider: str, model: str, given: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """`:thinking` is taken off the name; what a provider would refuse is not sent."""
+    """`:thinking` is taken off the name; what a provider would refuse is not sent.
+
+    A request asks only models of the catalogue to think; `:thinking` asks any model.
+    """
     body = await sent(provider, ModelRequest((UserText("go"),), **given), model=model)
     assert body.pop("model") == model.removesuffix(":thinking")
     for name in ("messages", "tools", "stream", "stream_options"):
@@ -436,7 +449,7 @@ async def test_an_answer_goes_back_as_it_came(provider: str) -> None:
     results = [ToolResult(call.id, call.name, "r") for call in restored.calls]
     first = ModelRequest((UserText("go"), restored, *results), thinking=True)
     then = ModelRequest((*first.messages, UserText("more")), thinking=True)
-    for body in await asked(provider, first, then):
+    for body in await asked(provider, first, then, model="oak:thinking"):
         assert b"," + raw.body + b"," in body
         assert b"enable" in body or b"include_thoughts" in body
 
@@ -452,7 +465,7 @@ async def test_another_providers_answer_is_rebuilt(provider: str) -> None:
         raw=RawMessage("elsewhere", body),
     )
     request = ModelRequest((UserText("go"), foreign, ToolResult("a", "x", "r")), thinking=True)
-    rebuilt = await sent(provider, request)
+    rebuilt = await sent(provider, request, model="oak:thinking")
     message = rebuilt["messages"][1]
     assert message["content"] == "t"
     [made] = message["tool_calls"]
@@ -470,8 +483,9 @@ async def test_thinking_returns_with_the_next_question() -> None:
     foreign = AssistantText("", (ToolCall("a", "x"),))
     messages = (UserText("go"), foreign, ToolResult("a", "x", "r"), UserText("more"))
     request = ModelRequest(messages, thinking=True)
-    assert "reasoning" in await sent("openrouter", request)
-    assert (await sent("deepseek", request))["thinking"] == {"type": "disabled"}
+    assert "reasoning" in await sent("openrouter", request, model="oak:thinking")
+    body = await sent("deepseek", request, model="oak:thinking")
+    assert body["thinking"] == {"type": "disabled"}
 
 
 @pytest.mark.parametrize("model", ["anthropic/claude", "openai/gpt"])

@@ -36,7 +36,8 @@ class ToolChoice:
 class ModelRequest:
     """One model call. `None` leaves a setting to the provider.
 
-    A provider rejects what it does not support; nothing is ignored silently.
+    `thinking` applies to models that are known to support it. If a provider rejects an optional
+    parameter such as the temperature, the request is sent again without it.
     """
 
     messages: tuple[Message, ...]

@@ -35,8 +35,10 @@ from dodona.models.encoding import (
     reusable_raw,
     sanitize_name,
     valid_arguments,
+    wants_thinking,
 )
 from dodona.models.errors import ProviderErrorFactory
+from dodona.models.parameters import rejected_parameters, without_rejected
 from dodona.models.provider import ModelEndpoint
 
 API_VERSION = "2023-06-01"
@@ -74,6 +76,7 @@ class AnthropicWire:
         if endpoint.api_key:
             self.headers["x-api-key"] = endpoint.api_key
         self.errors = ProviderErrorFactory(endpoint)
+        self.rejected = rejected_parameters(endpoint)
         self._endpoint = endpoint
         self._redact = endpoint.redactor.redact
         self._encoding_key = ""  # cache key of encoded messages; changes with each new secret
@@ -82,8 +85,8 @@ class AnthropicWire:
         """Return a decoder for one response."""
         return AnthropicAnswerDecoder(self._endpoint, self.errors)
 
-    def encode_request(self, request: ModelRequest) -> bytes:
-        """Return the JSON body of a request."""
+    def encode_request(self, request: ModelRequest, rejected: frozenset[str]) -> bytes:
+        """Return the JSON body of a request, without the rejected parameters."""
         self._encoding_key = encoding_key(self._endpoint)
         prompt = tuple(takewhile(lambda each: isinstance(each, SystemText), request.messages))
         system = self._encode_system(prompt)
@@ -99,13 +102,16 @@ class AnthropicWire:
                 b',"messages":[',
                 b",".join(self._encode_messages(request.messages[len(prompt) :])),
                 b'],"stream":true',
-                *(b"," + member for member in self._encode_settings(request)),
+                *(
+                    b"," + each
+                    for each in without_rejected(self._encode_settings(request), rejected)
+                ),
                 b"}",
             )
         )
 
     def _encode_settings(self, request: ModelRequest) -> Iterator[bytes]:
-        thinking = (request.thinking or self._endpoint.thinks) and may_think(
+        thinking = wants_thinking(request, self._endpoint) and may_think(
             request.messages, self._encoding_key, whole_history=False
         )
         choice = request.tool_choice

@@ -1,4 +1,4 @@
-"""Offline facts about models: context window, output limit, vocabulary.
+"""Offline facts about models: context window, output limit, vocabulary, thinking.
 
 A name is looked up as given, then normalized, then in genai-prices, then by the longest known
 prefix; otherwise a default applies. `ModelFacts.source` records which of these matched.
@@ -16,6 +16,7 @@ from dodona.models.catalogue.data import (
     DEFAULT_MODEL_CONTEXT_SIZES,
     FAMILIES,
     MAX_OUTPUTS,
+    THINKING_MODELS,
     UNKNOWN_FAMILY,
 )
 
@@ -67,6 +68,14 @@ def model_facts(model: str) -> ModelFacts:
         token_factor=traits.factor,
         source=source,
     )
+
+
+def accepts_thinking(model: str) -> bool:
+    """Return whether a model is known to accept parameters for thinking."""
+    name = normalize_name(model)
+    match = _longest_prefix_match(_THINKING_MODELS, name)
+    # `qwen3:30b-instruct` and its like are variants that do not think.
+    return match is not None and match[1] and "instruct" not in name.split("-")
 
 
 def normalize_name(model: str) -> str:
@@ -133,3 +142,4 @@ def _longest_prefix_match(table: Mapping[str, T], name: str) -> tuple[str, T] | 
 _CONTEXT_SIZES = {normalize_name(name): size for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()}
 _FAMILIES = {normalize_name(name): family for name, family in FAMILIES.items()}
 _MAX_OUTPUTS = {normalize_name(name): limit for name, limit in MAX_OUTPUTS.items()}
+_THINKING_MODELS = {normalize_name(name): thinks for name, thinks in THINKING_MODELS.items()}

@@ -1,4 +1,4 @@
-"""The data of the catalogue: context windows of models, and vocabularies of model families.
+"""The data of the catalogue: context windows, output limits, vocabularies, and who can think.
 
 Names are spelled as their vendors spell them; the catalogue normalizes them. A figure is listed
 if the vendor publishes it or a seed document requires it; genai-prices has many more windows.
@@ -270,3 +270,19 @@ MAX_OUTPUTS: Final[dict[str, int]] = {
     "deepseek-reasoner": 32_768,
 }
 """Maximum output tokens per answer, by prefix of the model name."""
+
+THINKING_MODELS: Final[dict[str, bool]] = {
+    "claude": True,
+    **dict.fromkeys(("claude-2", "claude-3", "claude-instant"), False),
+    "claude-3-7": True,
+    **dict.fromkeys(("gpt-5", "gpt-6", "gpt-oss", "codex-mini"), True),
+    **{f"gpt-5{minor}-chat": False for minor in ("", ".1", ".2", ".3")},
+    **dict.fromkeys(("o1", "o3", "o4"), True),
+    **dict.fromkeys(("o1-mini", "o1-preview"), False),
+    **{f"gemini-{version}": True for version in ("2.5", "3")},
+    **{f"deepseek-{kind}": True for kind in ("chat", "flash", "reasoner", "r1", "v3.1", "v3.2")},
+    **dict.fromkeys(("qwen3", "qwq", "magistral", "kimi-k2-thinking"), True),
+    **{f"qwen3-{kind}": False for kind in ("coder", "embedding", "max", "next", "vl")},
+    **dict.fromkeys(("glm-4.5", "glm-4.6", "minimax-m2"), True),
+}
+"""Whether a model accepts parameters for thinking, by prefix of its name. Others do not get any."""

@@ -32,9 +32,11 @@ from dodona.models.encoding import (
     redact_all,
     reusable_raw,
     sanitize_name,
+    wants_thinking,
 )
 from dodona.models.errors import ProviderErrorFactory
 from dodona.models.openai.response import OpenAiAnswerDecoder, encode_call
+from dodona.models.parameters import rejected_parameters, swap_max_tokens, without_rejected
 from dodona.models.provider import ModelEndpoint
 
 # OpenAI models that accept no temperature.
@@ -57,6 +59,7 @@ class OpenAiWire:
         if endpoint.api_key:
             self.headers["Authorization"] = f"Bearer {endpoint.api_key}"
         self.errors = ProviderErrorFactory(endpoint)
+        self.rejected = rejected_parameters(endpoint)
         self._endpoint = endpoint
         self._provider = provider
         self._redact = endpoint.redactor.redact
@@ -70,13 +73,14 @@ class OpenAiWire:
         """Return a decoder for one response."""
         return OpenAiAnswerDecoder(self._endpoint, self.errors)
 
-    def encode_request(self, request: ModelRequest) -> bytes:
-        """Return the JSON body of a request."""
+    def encode_request(self, request: ModelRequest, rejected: frozenset[str]) -> bytes:
+        """Return the JSON body of a request, without the rejected parameters."""
         self._encoding_key = encoding_key(self._endpoint) + (
             "/parts" if self._uses_cache_markers else ""
         )
         messages = self._encode_messages(request.messages)
         tools = b",".join(self._encode_tool(tool) for tool in request.tools)
+        settings = without_rejected(self._encode_settings(request, rejected), rejected)
         return b"".join(
             (
                 b'{"model":',
@@ -84,21 +88,25 @@ class OpenAiWire:
                 b',"tools":[' + tools + b"]" if tools else b"",
                 b',"messages":[',
                 b",".join(messages),
-                b'],"stream":true,"stream_options":{"include_usage":true}',
-                *(b"," + member for member in self._encode_settings(request)),
+                b'],"stream":true',
+                *(b"," + member for member in settings),
                 b"}",
             )
         )
 
-    def _encode_settings(self, request: ModelRequest) -> Iterator[bytes]:
+    def _encode_settings(self, request: ModelRequest, rejected: frozenset[str]) -> Iterator[bytes]:
+        yield b'"stream_options":{"include_usage":true}'
         thinking = self._is_thinking(request)
         if request.max_tokens is not None:
-            yield f'"{self._provider.max_tokens_member}":{request.max_tokens}'.encode()
+            member = swap_max_tokens(self._provider.max_tokens_member, rejected)
+            yield f'"{member}":{request.max_tokens}'.encode()
         if request.temperature is not None and not self._has_fixed_temperature(thinking=thinking):
             yield b'"temperature":' + msgspec.json.encode(request.temperature)
         if self._provider.cache == "key" and request.cache_key:
             yield b'"prompt_cache_key":' + json_text(self._redact(request.cache_key)[:64])
-        reasoning = self._provider.thinking_on if thinking else self._provider.thinking_off
+        reasoning = self._provider.thinking_on if thinking else b""
+        if not thinking and self._endpoint.can_think:
+            reasoning = self._provider.thinking_off
         if (
             self._is_openai
             and request.tools
@@ -123,7 +131,7 @@ class OpenAiWire:
             yield b'"response_format":' + msgspec.json.encode(response_format)
 
     def _is_thinking(self, request: ModelRequest) -> bool:
-        return (request.thinking or self._endpoint.thinks) and may_think(
+        return wants_thinking(request, self._endpoint) and may_think(
             request.messages,
             self._encoding_key,
             whole_history=self._provider.thinking_needs_history,
