@@ -12,7 +12,8 @@ from generating.writing import page, prose, table
 
 MEANINGS: Final[Mapping[str, str]] = {
     "oracle_model": "The model that answers. Empty means the configured model.",
-    "subagent_model": "The model of the Librarian. Empty means the model that answers.",
+    "subagent_model": "The model of the Librarian. Empty means `deepseek/deepseek-chat` if the "
+    "agent uses DeepSeek or OpenRouter, otherwise the model that answers.",
     "thinking_enabled": "Enable thinking in models that support it. A question can override this.",
     "librarian_timeout": "The timeout of a Librarian task, in seconds.",
     "max_context_nodes": "The maximum number of earlier runs in a prompt.",

@@ -103,6 +103,11 @@ class Shelf:
             raise NotFound(f"there is no model {name!r}.", hint="Name another.")
         return self._chosen[name]
 
+    async def choose_override(
+        self, name: str, *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel | None:
+        return self._chosen.get(name)
+
 
 def _counted(model: Model) -> Model:
     """As the app makes it: a scripted one counts its own words."""

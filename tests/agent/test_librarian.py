@@ -68,6 +68,19 @@ async def test_without_a_model_of_its_own_it_is_the_oracles(file: Path) -> None:
         assert len(model.requests) == 3
 
 
+async def test_its_own_model_comes_before_that_of_the_run(file: Path) -> None:
+    """If the agent has it; the user's subagent_model comes before both."""
+    oracle = ScriptedModel([delegates(), "It is an oak."] * 2, name="oracle")
+    override = ScriptedModel(["An oak."], name="deepseek/deepseek-chat")
+    cheap = ScriptedModel(["An oak."], name="cheap")
+    async with opened(file, oracle, override, cheap) as here:
+        assert (await here.answered()).answer == "It is an oak."
+        assert (len(override.requests), len(cheap.requests)) == (1, 0)
+        await here.set(subagent_model="cheap")
+        assert (await here.answered()).answer == "It is an oak."
+        assert (len(override.requests), len(cheap.requests)) == (1, 1)
+
+
 async def test_the_librarians_calls_are_recorded_and_counted(file: Path) -> None:
     """Its tokens are the run's too: in the records and in what the run says that it used."""
     model = ScriptedModel([delegates(), "An oak.", "It is an oak."])

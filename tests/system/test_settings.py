@@ -71,7 +71,8 @@ async def test_oracle_model(client: Client, script: Script) -> None:
 async def test_thinking_enabled(own: Client, script: Script) -> None:
     """It says whether the model is asked to think; a question may say otherwise."""
     config = own.up.home.config
-    config.write_text(config.read_text().replace("openai-compatible", "deepseek"))  # has a switch
+    text = config.read_text().replace("openai-compatible", "deepseek")  # has a switch
+    config.write_text(text.replace("test-model", "deepseek-chat"))
     await own.up.begin()
     script.will(says("Here."))
     for enabled, wish in ((True, None), (False, None), (False, True), (True, False)):

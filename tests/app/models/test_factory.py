@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from dodona.app.config.config import load_config
 from dodona.app.config.settings import Settings
-from dodona.app.models.credentials import Secret
-from dodona.app.models.factory import build_model, price_list
-from dodona.app.models.selection import ModelChoice
+from dodona.app.models.credentials import Credentials, Secret
+from dodona.app.models.factory import ConfiguredModels, build_model, price_list
+from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.core.domain.api_tokens import ApiToken, TokenLimits
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, Model, ModelRequest, Usage
@@ -112,3 +114,28 @@ def test_the_config_s_prices_come_first() -> None:
     listed = price_list(Settings()).cost(used, provider="openai", model="gpt-4o", at=now)
     assert listed
     assert listed > 2
+
+
+async def test_a_subagent_s_own_model_obeys_the_token(tmp_path: Path) -> None:
+    """A token that does not allow it leaves the agent's models; without a token it comes first."""
+    file = tmp_path / "dodona.toml"
+    file.write_text('[agent]\nprovider = "openrouter"\nmodel = "x/oak"\n', encoding="utf-8")
+    environment = {"DODONA_HOME": str(tmp_path), "OPENROUTER_API_KEY": KEY}
+    config = await asyncio.to_thread(load_config, environment, file)
+    redactor, override = Redactor(), "deepseek/deepseek-chat"
+    async with HttpPool() as http:
+        selector = ModelSelector(
+            config, Credentials(config, environment, redactor), http=http, targets=()
+        )
+        models = ConfiguredModels(http=http, redactor=redactor, counter=OfflineTokenCounter())
+        choices = {"": await selector.choose()}
+        built = await asyncio.to_thread(models.build, config.settings, choices)
+        models.apply(built, selector, default="oracle")
+        limits = TokenLimits(models=frozenset({"x/oak"}))
+        token = ApiToken(1, "me", "", frozenset(), 0.0, limits=limits)
+        for given, expected in ((None, (override, "x/oak")), (token, ("x/oak",))):
+            chosen = await models.choose_override(override, token=given)
+            assert chosen is not None
+            names = (chosen.model.name, *(name for _, name in chosen.fallbacks))
+            assert names == expected
+        assert await models.choose_override("nobody/oak") is not None  # OpenRouter has others

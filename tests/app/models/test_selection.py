@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -21,6 +22,8 @@ from dodona.net.redactor import Redactor
 Serve = Callable[[bytes | None], Awaitable[str]]
 KEY = "a-key-of-some-length"
 LONG, SHORT = 20.0, 0.05
+
+T = TypeVar("T")
 
 
 class Machine:
@@ -44,6 +47,15 @@ class Machine:
         return file
 
     async def choose(self, name: str = "") -> ModelChoice:
+        return await self._select(lambda selector: selector.choose(name))
+
+    async def choose_model(self, name: str) -> ModelChoice:
+        return await self._select(lambda selector: selector.choose_model(name))
+
+    async def choose_override(self, name: str) -> ModelChoice | None:
+        return await self._select(lambda selector: selector.choose_override(name))
+
+    async def _select(self, choose: Callable[[ModelSelector], Awaitable[T]]) -> T:
         environment = {**self.environment, "DODONA_HOME": str(self.folder)}
         file = self.folder / "dodona.toml"
         given = file if file.exists() else Path(os.devnull)
@@ -53,7 +65,7 @@ class Machine:
             chooser = ModelSelector(
                 config, credentials, http=http, targets=self.spots, timeout=self.patience
             )
-            return await chooser.choose(name)
+            return await choose(chooser)
 
     async def told(self, name: str = "") -> str:
         with pytest.raises(ConfigError) as caught:
@@ -285,3 +297,118 @@ async def test_a_server_that_has_nothing_is_told(machine: Machine, serve: Serve)
         "FOLDER/dodona.toml:2: agent.model is not set, and no default was found: the server at "
         f"{url}: unexpected response. Set a model, or start the server."
     )
+
+
+# -- by name -----------------------------------------------------------------------------------
+
+OWN_SERVER = 'provider = "openai-compatible"\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "oak"\n'
+OPENROUTER = '[agent]\nprovider = "openrouter"\napi_key = "env:WORK_KEY"\n'
+PROXY = (
+    '[agent]\nprovider = "openai"\nbase_url = "https://proxy.example/v1"\nmodel = "openai/gpt"\n'
+)
+WITH_NIGHT = f'[agent]\nprovider = "anthropic"\n[agents.night]\n{OWN_SERVER}'
+
+# Config, keys in the environment, name: provider and model.
+NAMED: list[tuple[str, tuple[str, ...], str, tuple[str, str]]] = [
+    (OPENROUTER, (), "deepseek/deepseek-chat", ("openrouter", "deepseek/deepseek-chat")),
+    (OPENROUTER, ("DEEPSEEK",), "deepseek/deepseek-chat", ("deepseek", "deepseek-chat")),
+    (OPENROUTER, (), "openrouter/deepseek/deepseek-chat", ("openrouter", "deepseek/deepseek-chat")),
+    (OPENROUTER, (), "openrouter/auto", ("openrouter", "openrouter/auto")),
+    (OPENROUTER, (), "nobody/oak", ("openrouter", "nobody/oak")),
+    ('[agent]\nprovider = "anthropic"\n', ("ANTHROPIC",), "anthropic/elm", ("anthropic", "elm")),
+    (
+        '[agent]\nprovider = "anthropic"\n',
+        ("ANTHROPIC",),
+        "openai/elm",
+        ("anthropic", "openai/elm"),
+    ),
+    (
+        '[agent]\nprovider = "anthropic"\n[agent.fallback]\nprovider = "openai"\n',
+        ("ANTHROPIC", "OPENAI"),
+        "openai/elm",
+        ("openai", "elm"),
+    ),
+    (WITH_NIGHT, ("ANTHROPIC",), "openai-compatible/a/b", ("openai-compatible", "a/b")),
+    (WITH_NIGHT, ("ANTHROPIC",), "ollama/elm", ("anthropic", "ollama/elm")),
+    (f"[agent]\n{OWN_SERVER}", (), "deepseek/elm", ("openai-compatible", "deepseek/elm")),
+    (PROXY, (), "openai/elm", ("openai", "openai/elm")),
+    (PROXY, (), "anthropic/elm", ("openai", "anthropic/elm")),
+    (PROXY, (), "openai", ("openai", "openai")),
+    ("", ("DEEPSEEK",), "deepseek/deepseek-chat", ("deepseek", "deepseek-chat")),
+]
+
+
+@pytest.mark.parametrize(("config", "keys", "name", "expected"), NAMED)
+async def test_a_name_with_a_slash_names_a_provider_only_if_that_is_configured(
+    machine: Machine, config: str, keys: tuple[str, ...], name: str, expected: tuple[str, str]
+) -> None:
+    """By a section of the config or by a key. Otherwise it is a name of the agent's provider."""
+    machine.configure(config)
+    machine.environment["WORK_KEY"] = KEY
+    machine.environment |= {f"{key}_API_KEY": f"{KEY}-of-{key}" for key in keys}
+    choice = await machine.choose_model(name)
+    assert summary(choice) == (*expected, "the request names it")
+
+
+async def test_ollama_is_configured_when_it_runs(
+    machine: Machine, serve: Serve, listing: Callable[..., bytes]
+) -> None:
+    """It needs no key and no section."""
+    machine.spots = [ProbeTarget("Ollama", "ollama", await serve(listing("elm")))]
+    machine.configure(OPENROUTER)
+    machine.environment["WORK_KEY"] = KEY
+    choice = await machine.choose_model("ollama/elm")
+    assert (choice.provider, choice.model, choice.base_url) == (
+        *("ollama", "elm"),
+        machine.spots[0].base_url,
+    )
+
+
+async def test_a_section_s_own_key_and_url_apply_to_its_models(machine: Machine) -> None:
+    """Also when a request to another agent names one of them."""
+    machine.environment |= {"ANTHROPIC_API_KEY": KEY, "WORK_KEY": f"{KEY}-of-work"}
+    machine.configure(f'{WITH_NIGHT}api_key = "env:WORK_KEY"\ntimeouts.gap = 5\n')
+    choice = await machine.choose_model("openai-compatible/elm")
+    assert choice.key
+    assert (choice.key.reveal(), choice.base_url) == (f"{KEY}-of-work", "http://127.0.0.1:1/v1")
+    assert choice.timeouts.gap == 5
+
+
+async def test_the_config_may_write_the_provider_before_the_model(machine: Machine) -> None:
+    """Without a provider, the one that the name starts with is used if it has a key."""
+    machine.environment |= {"ANTHROPIC_API_KEY": KEY, "DEEPSEEK_API_KEY": f"{KEY}-of-deepseek"}
+    machine.configure('[agent]\nmodel = "deepseek/deepseek-chat"\n')
+    assert summary(await machine.choose())[:2] == ("deepseek", "deepseek-chat")
+    machine.configure('[agent]\nprovider = "deepseek"\nmodel = "deepseek/deepseek-chat"\n')
+    assert summary(await machine.choose())[:2] == ("deepseek", "deepseek-chat")
+    machine.configure(PROXY)
+    assert summary(await machine.choose())[:2] == ("openai", "openai/gpt")
+
+
+# Config, and the model of a subagent whose own model is `deepseek/deepseek-chat`.
+OVERRIDES: list[tuple[str, tuple[str, str] | None]] = [
+    (OPENROUTER, ("openrouter", "deepseek/deepseek-chat")),
+    ('[agent]\nprovider = "deepseek"\n', ("deepseek", "deepseek-chat")),
+    (
+        '[agent]\nprovider = "anthropic"\n[agent.fallback]\nprovider = "deepseek"\n',
+        ("deepseek", "deepseek-chat"),
+    ),
+    ('[agent]\nprovider = "anthropic"\n', None),
+    ('[agent]\nprovider = "extractive"\n', None),
+]
+
+
+@pytest.mark.parametrize(("config", "expected"), OVERRIDES)
+async def test_a_subagent_s_own_model_is_one_of_the_agent_s_providers(
+    machine: Machine, config: str, expected: tuple[str, str] | None
+) -> None:
+    """A key alone sends no texts to DeepSeek. If the model fails, those of the agent answer."""
+    for name in ("WORK_KEY", "ANTHROPIC_API_KEY", "DEEPSEEK_API_KEY"):
+        machine.environment[name] = f"{KEY}-of-{name}"
+    machine.configure(config)
+    choice = await machine.choose_override("deepseek/deepseek-chat")
+    assert (choice and (choice.provider, choice.model)) == expected
+    if choice is not None:
+        agent = await machine.choose()
+        chain = [(link.provider, link.model) for link in agent.chain()]
+        assert [(link.provider, link.model) for link in choice.chain()] == [expected, *chain]

@@ -199,9 +199,7 @@ async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None
     """Summarise a large result with the Librarian. On failure the result stays unchanged."""
     result = convert(bb["tool_results"], ToolResultRecord)
     librarian = host.snapshot.subagents[LIBRARIAN.name]
-    chosen = await host.choose_model(
-        host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model
-    )
+    chosen = await host.choose_subagent_model(librarian.model)
     if chosen.model.provider == EXTRACTIVE_PROVIDER:
         return
     started = perf_counter()

@@ -210,6 +210,15 @@ class RunContext:
         """Choose a model by name, or the agent's, among those that the run may use."""
         return await self.deps.models.choose(name, agent=self.agent_id, token=self.billing.token)
 
+    async def choose_subagent_model(self, override: str) -> ChosenModel:
+        """Choose the user's model for subagents, else the subagent's own, else the run's."""
+        name, chosen = self.snapshot.settings.subagent_model, None
+        if override and not name:
+            chosen = await self.deps.models.choose_override(
+                override, agent=self.agent_id, token=self.billing.token
+            )
+        return chosen or await self.choose_model(name or self.snapshot.model)
+
     @property
     def untrusted(self) -> Untrusted | UnsetType:
         """Whether URLs in the text of the model may carry private text out."""

@@ -31,6 +31,8 @@ class Subagent:
 
     A tool in `allowed_tools` is available only if its `agent_scope` also names the subagent.
     `PromptLoader` resolves `system_prompt_path`, so a project can override the prompt.
+    `model_override` is `vendor/model`. It applies if the agent uses that vendor or OpenRouter, and
+    the user has set no `subagent_model`.
     """
 
     name: str
@@ -79,6 +81,7 @@ LIBRARIAN: Final = Subagent(
         "vault_move",
         "vault_create_index",
     ),
+    model_override="deepseek/deepseek-chat",
 )
 
 _registered: dict[str, Subagent] = {LIBRARIAN.name: LIBRARIAN}

@@ -104,8 +104,7 @@ async def run_subagent(
         counter=context.deps.token_counter,
         parent_step=context.step_key(step),
     )
-    model = settings.subagent_model or role.model or context.snapshot.model
-    chosen = await context.choose_model(model)
+    chosen = await context.choose_subagent_model(role.model)
     sub_context = context.for_subagent(role, chosen)
     sub_context.record_reading(task.provenance.marks, is_private=task.provenance.is_private)
 

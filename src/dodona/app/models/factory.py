@@ -83,11 +83,12 @@ def price_list(settings: Settings) -> Prices:
 
 @dataclass(frozen=True, slots=True)
 class AgentModels:
-    """The models of one agent: its default, and those that requests named."""
+    """The models of one agent: its default, those that requests named, and those of subagents."""
 
     agent: AgentSection
     default: ChosenModel
     named: dict[str, ChosenModel] = field(default_factory=dict[str, ChosenModel])
+    overrides: dict[str, ChosenModel | None] = field(default_factory=dict[str, ChosenModel | None])
 
 
 class ConfiguredModels:
@@ -125,11 +126,32 @@ class ConfiguredModels:
             return chosen
         return _limit_to_token(chosen, token, is_named=bool(name))
 
-    async def _choose(self, name: str, agent: str) -> ChosenModel:
+    async def choose_override(
+        self, name: str, *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel | None:
+        assert self._selector is not None
+        agent_name, models = self._find_agent(agent)
+        if name not in models.overrides:
+            choice = await self._selector.choose_override(name, agent_name=agent_name)
+            models.overrides[name] = (
+                None
+                if choice is None
+                else await asyncio.to_thread(self._build_chosen, choice, models.agent)
+            )
+        chosen = models.overrides[name]
+        if chosen is None or token is None or token.limits.models is None:
+            return chosen
+        return _limit_to_token(chosen, token, is_named=False)
+
+    def _find_agent(self, agent: str) -> tuple[str, AgentModels]:
         agent_name = "" if agent == self._default else agent
         models = self._agents.get(agent_name)
         if models is None:
             raise NotFound(f"there is no agent {agent!r:.80}.")
+        return agent_name, models
+
+    async def _choose(self, name: str, agent: str) -> ChosenModel:
+        agent_name, models = self._find_agent(agent)
         if not name or name == models.default.model.name:
             return models.default
         if name not in models.named:

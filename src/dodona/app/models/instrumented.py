@@ -37,7 +37,15 @@ class InstrumentedModels:
     async def choose(
         self, name: str = "", *, agent: str = "", token: ApiToken | None = None
     ) -> ChosenModel:
-        chosen = await self._models.choose(name, agent=agent, token=token)
+        return self._instrument(await self._models.choose(name, agent=agent, token=token))
+
+    async def choose_override(
+        self, name: str, *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel | None:
+        chosen = await self._models.choose_override(name, agent=agent, token=token)
+        return None if chosen is None else self._instrument(chosen)
+
+    def _instrument(self, chosen: ChosenModel) -> ChosenModel:
         return replace(chosen, model=InstrumentedModel(chosen.model, self._metrics, self._prices))
 
 

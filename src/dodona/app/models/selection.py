@@ -69,21 +69,85 @@ class ModelSelector:
         return await self._choose_for(*self._agent(name))
 
     async def choose_model(self, name: str, *, agent_name: str = "") -> ModelChoice:
-        """Choose a model by name: one of the agent's provider, or `provider/model`."""
-        agent, path = self._agent(agent_name)
-        provider, _, model = name.partition("/")
+        """Choose a model by name: `provider/model`, if that provider is configured.
+
+        Otherwise the agent's provider gets the whole name: OpenRouter, for example, has a model
+        `deepseek/deepseek-chat`.
+        """
         if name == "extractive":
             return ModelChoice(name, name, "the request names it")
-        if model and provider in PROVIDERS and provider != agent.provider:
-            other = {"provider": provider, "model": model, "base_url": None, "api_key": None}
-            return await self._choose_for(agent.model_copy(update=other), path)
         default = await self.choose(agent_name)
+        if choice := await self._choose_of_provider(name, default):
+            return replace(choice, reason="the request names it", fallback=default.fallback)
         if default.provider not in PROVIDERS and name != default.model:
             raise NotFound(
                 f"there is no model {name!r:.80}: {default.provider} has no other models.",
                 hint="Configure a provider, or use provider/model.",
             )
         return replace(default, model=name, reason="the request names it")
+
+    async def choose_override(self, name: str, *, agent_name: str = "") -> ModelChoice | None:
+        """Choose the model of a subagent, `vendor/model`, with the agent's models as its fallbacks.
+
+        None unless the agent itself uses the vendor or OpenRouter: texts of an agent go only to
+        providers that the agent uses, whatever keys there are on this machine.
+        """
+        default = await self.choose(agent_name)
+        vendor, _, model = name.partition("/")
+        names = {vendor: model, "openrouter": name}
+        for link in default.chain():
+            if link.provider in names:
+                model, reason = names[link.provider], "the subagent names it"
+                return replace(link, model=model, reason=reason, fallback=default)
+        return None
+
+    async def _choose_of_provider(self, name: str, default: ModelChoice) -> ModelChoice | None:
+        """Choose the model `provider/model`; None if the provider is not configured.
+
+        It is configured if a section of the config names it, if there is a key for it, or if it is
+        Ollama and runs.
+        """
+        provider, _, model = name.partition("/")
+        if provider not in PROVIDERS or not model:
+            return None
+        for link in default.chain():
+            if link.provider == provider:
+                model = _own_name(provider, name, link.base_url)
+                return replace(link, model=model)
+        section, path = next(
+            (each for each in self._sections() if each[0].provider == provider),
+            (AgentSection(provider=provider), ("agent",)),
+        )
+        if not section.base_url and not await self._is_usable(provider):
+            return None
+        model = _own_name(provider, name, section.base_url)
+        section = section.model_copy(update={"model": model})
+        choice = await self._choose_configured(section, provider, path)
+        return replace(choice, timeouts=section.timeouts)
+
+    def _sections(self) -> Iterator[tuple[AgentSection, KeyPath]]:
+        """Yield the sections of all agents and of their fallbacks."""
+        settings = self._config.settings
+        for name in ("", *settings.agents):
+            section, path = self._agent(name)
+            yield section, path
+            while section.fallback:
+                section, path = section.fallback, (*path, "fallback")
+                yield section, path
+
+    async def _is_usable(self, provider: str) -> bool:
+        if PROVIDERS[provider].key_env:
+            return await asyncio.to_thread(self._has_key, provider)
+        targets = [each for each in self._targets if each.provider == provider == "ollama"]
+        results = await probe(targets, http=self._http, timeout_seconds=self._timeout)
+        return any(result.models for result in results)
+
+    def _has_key(self, provider: str) -> bool:
+        try:
+            key = self._credentials.from_environment(provider)
+        except ConfigError:
+            key = None  # the variable may be meant for another program
+        return bool(key or self._credentials.from_file(provider))
 
     def _agent(self, name: str) -> tuple[AgentSection, KeyPath]:
         settings = self._config.settings
@@ -113,7 +177,7 @@ class ModelSelector:
         base_url = agent.base_url or self._default_url(provider)
         if provider == "ollama" and not urlsplit(base_url).path:
             base_url = f"{base_url}/v1"
-        model = agent.model or PROVIDERS[provider].default_model
+        model = _own_name(provider, agent.model or PROVIDERS[provider].default_model, base_url)
         if not model:
             model = await self._first_model(base_url, path)
         return ModelChoice(provider, model, reason, base_url, key)
@@ -165,6 +229,8 @@ class ModelSelector:
     def _choose_by_key(self, agent: AgentSection, rejected: list[str]) -> ModelChoice | None:
         """Choose the provider of the first key. All variables come before all files."""
         providers = [provider for provider in PROVIDERS.values() if provider.key_env]
+        named = (agent.model or "").partition("/")[0]
+        providers.sort(key=lambda provider: provider.name != named)
         for provider in providers:
             try:
                 key = self._credentials.from_environment(provider.name)
@@ -173,12 +239,12 @@ class ModelSelector:
                 rejected.append(str(error))
                 continue
             if key:
-                model = agent.model or provider.default_model
+                model = _own_name(provider.name, agent.model or provider.default_model, None)
                 return ModelChoice(provider.name, model, f"{key.source} is set", key=key)
             rejected.append(f"{' or '.join(provider.key_env)} is not set")
         for provider in providers:
             if key := self._credentials.from_file(provider.name):
-                model = agent.model or provider.default_model
+                model = _own_name(provider.name, agent.model or provider.default_model, None)
                 return ModelChoice(provider.name, model, f"there is a key in {key.source}", key=key)
         rejected.append(f"there is no API key in {self._credentials.folder}")
         return None
@@ -194,6 +260,18 @@ class ModelSelector:
                     target.provider, model or models[0], str(result), target.base_url
                 )
         return None
+
+
+def _own_name(provider: str, name: str, base_url: str | None) -> str:
+    """Return the provider's own name for `provider/model`, and any other name as it is.
+
+    OpenRouter's own models keep its name (`openrouter/auto`). So do those behind a custom URL of a
+    provider with keys: it may be a proxy for several providers, which have such names.
+    """
+    own = name.removeprefix(f"{provider}/")
+    if provider == "openrouter":
+        return own if "/" in own else name
+    return name if base_url and PROVIDERS[provider].needs_key else own
 
 
 def _extractive_choice(model: str | None) -> ModelChoice:

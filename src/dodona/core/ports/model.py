@@ -196,3 +196,12 @@ class Models(Protocol):
         that is chosen by name is not replaced. Raises AccessDenied if no allowed model is left.
         """
         ...
+
+    async def choose_override(
+        self, name: str, *, agent: str = "", token: ApiToken | None = None
+    ) -> ChosenModel | None:
+        """Choose the model `vendor/model` of a subagent, with the agent's models as its fallbacks.
+
+        None if the agent uses no provider that has it.
+        """
+        ...
