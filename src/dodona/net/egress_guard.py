@@ -14,7 +14,6 @@ credentials and proxies of this machine are never used, and certificates are alw
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from typing import Final, Self, TypeAlias
 import aiohttp
 from yarl import URL
 
+from dodona.concurrency.timeouts import pausable_timeout
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError, ToolFailed, ToolRetry
 from dodona.net.addresses import is_public, parse_ip
 from dodona.net.dns import (
@@ -64,7 +64,10 @@ RequestContextFactory: TypeAlias = Callable[[WebAddress], AbstractAsyncContextMa
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Limits of one fetch. The timeout covers all redirects and the last byte of the body."""
+    """Limits of one fetch. The timeout covers all redirects and the last byte of the body.
+
+    It stops during `paused_timeouts`, where a fetch waits for its turn.
+    """
 
     timeout_seconds: float = 20.0
     max_bytes: int = 2 * 1024 * 1024
@@ -167,7 +170,7 @@ class GuardedHttp:
         address = parse_url(url)
         limits = limits or FetchLimits()
         try:
-            async with asyncio.timeout(limits.timeout_seconds):
+            async with pausable_timeout(limits.timeout_seconds):
                 return await self._follow_redirects(
                     address, limits, headers=headers, request_context=request_context
                 )

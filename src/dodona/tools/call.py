@@ -19,6 +19,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
+from dodona.concurrency.timeouts import pausable_timeout
 from dodona.core.errors import (
     AccessDenied,
     BadRequest,
@@ -92,12 +93,12 @@ async def call_tool(
 async def _call_with_timeout(
     tool: Tool, arguments: Mapping[str, Any], context: ToolContext
 ) -> ToolOutput:
-    deadline = asyncio.timeout(tool.timeout_seconds)
+    deadline: asyncio.Timeout | None = None
     try:
-        async with deadline:
+        async with pausable_timeout(tool.timeout_seconds) as deadline:
             return await tool.call(arguments, context)
     except TimeoutError:
-        if not deadline.expired():
+        if deadline is None or not deadline.expired():
             raise  # raised by the tool
         seconds = f"{tool.timeout_seconds:g} seconds"
         raise _ToolTimedOut(

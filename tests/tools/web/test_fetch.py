@@ -18,6 +18,7 @@ from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch
 from dodona.tools.web.politeness import PolitenessPolicy
+from tests.clock import Clock
 from tests.tools.web.site import Names, Site, answer, names, redirect, site_up
 
 
@@ -33,8 +34,13 @@ class Desk:
         self.resolver = resolver
         self.registry = ToolRegistry()
         limits = FetchLimits(timeout_seconds=20, max_bytes=100_000)
+        self.pause = at_once
+
+        async def pause(seconds: float) -> None:
+            await self.pause(seconds)
+
         fetch.add(
-            self.registry, http, politeness=PolitenessPolicy(http, sleep=at_once), limits=limits
+            self.registry, http, politeness=PolitenessPolicy(http, sleep=pause), limits=limits
         )
 
     async def fetch(
@@ -82,6 +88,20 @@ def test_it_is_known_for_what_it_is(desk: Desk) -> None:
     assert tool
     assert (tool.origin, tool.effect, tool.category.value) == (Origin.WEB, Effect.NONE, "web")
     assert tool.timeout_seconds > 20
+
+
+async def test_waiting_politely_does_not_count_against_its_time(desk: Desk, clock: Clock) -> None:
+    """Neither the pause that a host wants, nor the calls before it at the same host."""
+
+    async def long_pause(seconds: float) -> None:
+        assert seconds > 0
+        clock.advance(25)
+        await asyncio.sleep(0)
+
+    desk.pause = long_pause
+    desk.site.pages["/"] = answer("<p>Oaks.")
+    results = await asyncio.gather(*(desk.fetch(desk.site.url()) for _ in range(3)))
+    assert [each.result.text.splitlines()[-1].strip() for each in results] == ["Oaks."] * 3
 
 
 async def test_a_page_cannot_pass_for_a_note(desk: Desk) -> None:

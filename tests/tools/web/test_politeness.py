@@ -12,6 +12,7 @@ from dodona.net.egress_guard import GuardedHttp
 from dodona.net.urls import parse_url
 from dodona.tools.web import politeness as module
 from dodona.tools.web.politeness import PolitenessPolicy
+from tests.clock import Clock
 from tests.tools.web.site import Site, answer, names, redirect
 
 
@@ -159,6 +160,22 @@ async def test_a_host_is_asked_one_thing_at_a_time(
             group.create_task(http.get(site.url("/a"), request_context=manners.request_slot))
     assert sorted(site.paths()) == ["/a"] * 6 + ["/robots.txt"]
     assert site.busiest == 1
+
+
+async def test_a_call_does_not_wait_behind_others_for_ever(
+    manners: PolitenessPolicy, site: Site, clock: Clock
+) -> None:
+    """A host that many calls wait for is reported as busy, and the others keep their turn."""
+    async with manners.request_slot(parse_url(site.url("/a"))):
+        waiting = asyncio.create_task(visit(manners, site.url("/b")))
+        await asyncio.sleep(0)
+        clock.advance(module.MAX_QUEUE_SECONDS + 1)
+        with pytest.raises(ToolFailed) as caught:
+            await waiting
+    assert str(caught.value) == (
+        "site.test is busy with earlier requests. Try again later, or read another page."
+    )
+    await visit(manners, site.url("/c"))
 
 
 async def test_who_gives_up_does_not_hold_the_others_up(

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final, TypeAlias
 
+from dodona.concurrency.timeouts import paused_timeouts
 from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.net.urls import WebAddress, normalize_escapes
 
 MIN_INTERVAL_SECONDS: Final = 1.0  # for a host that sets no crawl delay
-MAX_WAIT_SECONDS: Final = 10.0  # longest time that a call waits for its slot
+MAX_WAIT_SECONDS: Final = 10.0  # longest pause between two requests that a call waits for
+MAX_QUEUE_SECONDS: Final = 60.0  # longest time that a call waits for the calls before it
 ROBOTS_CACHE_SECONDS: Final = 3_600.0
 ROBOTS_RETRY_SECONDS: Final = 60.0  # after robots.txt could not be read
 ROBOTS_TIMEOUT_SECONDS: Final = 8.0
@@ -59,12 +61,12 @@ class PolitenessPolicy:
 
     @asynccontextmanager
     async def request_slot(self, address: WebAddress) -> AsyncGenerator[None]:
-        """Wait for a request slot for this address.
+        """Wait for a request slot for this address. The wait does not count against timeouts.
 
         Raises AccessDenied if robots.txt forbids it, ToolFailed if the wait is too long.
         """
         host = self._host_state(address.origin)
-        async with host.lock:
+        async with _turn(host.lock, address):
             rules = await self._robots_rules(host, address) if self._obey_robots else RobotsTxt()
             if not rules.allows(address.target):
                 raise AccessDenied(
@@ -92,7 +94,8 @@ class PolitenessPolicy:
                 hint=f"Retry in {remaining:.0f} seconds, or read another page.",
             )
         if remaining > 0:
-            await self._sleep(remaining)
+            with paused_timeouts():
+                await self._sleep(remaining)
 
     async def _robots_rules(self, host: _HostState, address: WebAddress) -> RobotsTxt:
         """Return the robots.txt rules of a host. The caller holds the host's lock."""
@@ -124,6 +127,24 @@ class PolitenessPolicy:
         if response.status != 200:
             return RobotsTxt()
         return await asyncio.to_thread(parse_robots, response.body.decode("utf-8", "replace"))
+
+
+@asynccontextmanager
+async def _turn(lock: asyncio.Lock, address: WebAddress) -> AsyncGenerator[None]:
+    """Hold the lock of a host, after the calls that wait already."""
+    try:
+        with paused_timeouts():
+            async with asyncio.timeout(MAX_QUEUE_SECONDS):
+                await lock.acquire()
+    except TimeoutError:
+        raise ToolFailed(
+            f"{address.host} is busy with earlier requests.",
+            hint="Try again later, or read another page.",
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 # -- robots.txt ------------------------------------------------------------------------------------
