@@ -1,9 +1,9 @@
 """Timeouts that stop while their task waits for its turn.
 
-    async with pausable_timeout(20):
-        with paused_timeouts():
-            await turn()  # may take any time
-        await request()
+async with pausable_timeout(20):
+    with paused_timeouts():
+        await turn()  # may take any time
+    await request()
 """
 
 from __future__ import annotations

@@ -39,12 +39,15 @@ def build_model(
 
     Sends no request. Reads the file of a scripted model.
     """
-    return FallbackModel([_build_single(link, http, redactor, counter) for link in choice.chain()])
+    return FallbackModel(
+        [build_link(link, http=http, redactor=redactor, counter=counter) for link in choice.chain()]
+    )
 
 
-def _build_single(
-    choice: ModelChoice, http: HttpPool, redactor: Redactor, counter: TokenCounter
+def build_link(
+    choice: ModelChoice, *, http: HttpPool, redactor: Redactor, counter: TokenCounter
 ) -> Model:
+    """Build one model of a fallback chain, without retries."""
     if choice.provider == "extractive":
         return ExtractiveModel()
     if choice.provider == "scripted":

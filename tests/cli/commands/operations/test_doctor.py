@@ -7,25 +7,21 @@ import os
 import socket
 import sqlite3
 import stat
-import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dodona.app.models.credentials import Secret
-from dodona.app.models.selection import ModelChoice
 from dodona.cli.client.gateway_file import GATEWAY_FILE_NAME, Announcement
-from dodona.cli.doctor import home, models, notes
-from dodona.net.http import HttpPool
+from dodona.cli.doctor import home, notes
 from tests.cli.running import Up, dodona
+from tests.cli.small_model import small_model
 
 pytestmark = pytest.mark.timeout(180)
 
 KEY = "sk-a-key-that-nobody-may-see"
+CONFIG = ("--config", "dodona.toml")
 
 
 def looked(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
@@ -45,35 +41,6 @@ def looked(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, list[d
 def states(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
     ill = {name: [each["state"] for each in all_] for name, all_ in found.items()}
     return {name: all_ for name, all_ in ill.items() if {*all_} != {"ok"}}
-
-
-@pytest.fixture
-def provider() -> Iterator[Callable[[int], str]]:
-    """A server that answers with a status to whoever asks which models it has."""
-    servers: list[tuple[HTTPServer, threading.Thread]] = []
-
-    def start(status: int) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                is_known = self.path == "/v1/models" and self.headers["Authorization"]
-                self.send_response(status if is_known == f"Bearer {KEY}" else 400)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_words: object) -> None:
-                """Say nothing."""
-
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        servers.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}/v1"
-
-    yield start
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_a_fresh_machine(tmp_path: Path) -> None:
@@ -154,25 +121,78 @@ def test_a_config_that_does_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "state", "said"),
+    ("status", "state", "message", "hint"),
     [
-        (200, "ok", "openai-compatible, oak responds"),
-        (404, "ok", "openai-compatible, oak responds"),
-        (401, "wrong", "openai-compatible, oak rejects the key (401)."),
-        (503, "warning", "openai-compatible, oak responds with 503."),
-        (0, "wrong", "openai-compatible, oak cannot be reached: ClientConnectorError."),
+        (
+            200,
+            "ok",
+            "openai-compatible, oak answered one request (42 tokens, $0.000050)",
+            "",
+        ),
+        (
+            401,
+            "wrong",
+            "openai-compatible, oak: openai-compatible rejected the API key (401): no.",
+            "Check the API key.",
+        ),
+        (
+            404,
+            "wrong",
+            "openai-compatible, oak: openai-compatible rejected the request (404): no.",
+            "Check the model name 'oak'. Check base_url (URL).",
+        ),
+        (
+            503,
+            "warning",
+            "openai-compatible, oak: openai-compatible failed (503): no.",
+            "Try again later.",
+        ),
+        (
+            0,
+            "wrong",
+            "openai-compatible, oak: openai-compatible cannot be reached: Cannot connect to host "
+            "127.0.0.1:1 ssl:default [Connect call failed ('127.0.0.1', 1)]",
+            "Check provider, model and base_url in the config, and the network.",
+        ),
     ],
 )
-async def test_the_provider_is_asked_for_what_costs_nothing(
-    provider: Callable[[int], str], status: int, state: str, said: str
+def test_a_model_is_asked_as_a_run_asks_it(
+    tmp_path: Path, status: int, state: str, message: str, hint: str
 ) -> None:
-    """With the key, so that a wrong one is found."""
-    url = provider(status) if status else "http://127.0.0.1:1/v1"
-    key = Secret(KEY, source="KEY")
-    choice = ModelChoice("openai-compatible", "oak", "it was set", url, key)
-    async with HttpPool() as http:
-        found = [finding async for finding in models.check_reachable("agent", choice, http)]
-    assert [(each.name, each.state, each.message) for each in found] == [("agent", state, said)]
+    """One request with its key, a tool and a small limit; the finding says what it cost."""
+    with small_model(status or 200) as model:
+        url = model.url if status else "http://127.0.0.1:1/v1"
+        (tmp_path / "dodona.toml").write_text(
+            f'[agent]\nprovider = "openai-compatible"\nbase_url = "{url}"\nmodel = "oak"\n'
+            'api_key = "env:WORK"\ntemperature = 0.5\n[prices.oak]\ninput = 1\noutput = 5\n'
+        )
+        code, found = looked(
+            tmp_path, *CONFIG, DODONA_AGENT__PROVIDER="openai-compatible", WORK=KEY
+        )
+    (finding,) = found["agent"]
+    assert (finding["state"], finding["message"]) == (state, message)
+    assert finding["hint"].replace(url, "URL") == hint
+    assert code == (1 if state == "wrong" else 0)
+    assert len(model.requests) == (1 if status else 0)
+    for key, body in model.requests:
+        assert (key, body["temperature"], len(body["tools"])) == (f"Bearer {KEY}", 0.5, 1)
+        assert body["max_tokens"] <= 256
+
+
+def test_no_model_is_asked_offline(tmp_path: Path) -> None:
+    """And one that several agents use is asked once."""
+    with small_model(200) as model:
+        section = f'provider = "openai-compatible"\nbase_url = "{model.url}"\nmodel = "oak"\n'
+        (tmp_path / "dodona.toml").write_text(f"[agent]\n{section}[agents.night]\n{section}")
+        code, found = looked(
+            tmp_path, "--offline", *CONFIG, DODONA_AGENT__PROVIDER="openai-compatible"
+        )
+        assert (code, model.requests) == (0, [])
+        assert found["agent"][0]["message"] == "openai-compatible, oak; no request was sent"
+        code, found = looked(tmp_path, *CONFIG, DODONA_AGENT__PROVIDER="openai-compatible")
+    assert (code, len(model.requests)) == (0, 1)
+    assert found["agent"][0]["message"] == found["agents.night"][0]["message"]
+    assert found["agent"][0]["message"].endswith("(42 tokens, unknown price)")
 
 
 def test_beside_a_gateway(tmp_path: Path) -> None:

@@ -27,16 +27,17 @@ def doctor(
     fix: Annotated[
         bool, flag("Fix file modes, missing folders, leftover files and damaged indexes.")
     ] = False,
+    offline: Annotated[bool, flag("Send no requests to model providers.")] = False,
     options: Options = DEFAULTS,
 ) -> int:
-    """Check the installation for problems."""
+    """Check the installation for problems. Each model is sent one small request, which may cost."""
     configure_logging(LoggingSection(level="error"), REDACTOR)
-    return asyncio.run(_run_doctor(options, fix=fix))
+    return asyncio.run(_run_doctor(options, fix=fix, offline=offline))
 
 
-async def _run_doctor(options: CommonOptions, *, fix: bool) -> int:
+async def _run_doctor(options: CommonOptions, *, fix: bool, offline: bool) -> int:
     documents: list[dict[str, Any]] = []
-    async for finding in _findings(options.config):
+    async for finding in _findings(options.config, offline=offline):
         fix_result = await asyncio.to_thread(_apply_fix, finding) if fix else ""
         documents.append(_finding_json(finding, fix_result))
         if not options.json:
@@ -47,7 +48,7 @@ async def _run_doctor(options: CommonOptions, *, fix: bool) -> int:
     return 0 if is_healthy else UNHEALTHY_EXIT_CODE
 
 
-async def _findings(file: Path | None) -> AsyncIterator[Finding]:
+async def _findings(file: Path | None, *, offline: bool) -> AsyncIterator[Finding]:
     try:
         config = await asyncio.to_thread(load_config, os.environ, file)
     except ConfigError as error:
@@ -62,7 +63,7 @@ async def _findings(file: Path | None) -> AsyncIterator[Finding]:
         yield finding
     async for finding in gateway.run_checks(config, credentials):
         yield finding
-    async for finding in models.run_checks(config, credentials):
+    async for finding in models.run_checks(config, credentials, is_offline=offline):
         yield finding
 
 

@@ -1,16 +1,21 @@
-"""`dodona onboard`: choose a model provider and save its API key."""
+"""`dodona onboard`: choose a model provider, save its API key and check both with a request."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from getpass import getpass
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from dodona.app.models.credentials import MAX_KEY_LENGTH
+from dodona.app.config.config import load_config
+from dodona.app.models.credentials import MAX_KEY_LENGTH, Credentials
+from dodona.app.models.factory import price_list
 from dodona.app.models.onboarding import (
     PROVIDER_CHOICES,
     Onboarding,
@@ -18,12 +23,17 @@ from dodona.app.models.onboarding import (
     OnboardingResult,
     check_provider,
 )
+from dodona.app.models.probe import default_targets
+from dodona.app.models.selection import ModelSelector
+from dodona.app.models.trial import Trial, try_model
 from dodona.cli.arguments import flag
 from dodona.cli.options import DEFAULTS, Options
 from dodona.cli.terminal.output import REDACTOR, format_columns, print_json, print_note, print_text
-from dodona.core.errors import BadRequest
+from dodona.core.errors import BadRequest, ProviderError
 from dodona.models.providers import PROVIDERS
+from dodona.net.http import HttpPool
 
+_SAVED_HINT = "The settings are saved. To change them, run dodona onboard again."
 _DESCRIPTIONS = {
     "ollama": "models on this machine, no key",
     "openai-compatible": "your own server",
@@ -48,6 +58,7 @@ class OnboardFlags:
     key_from: Annotated[
         str | None, Parameter(help="Reference to the key, env:NAME or file:PATH. It is not copied.")
     ] = None
+    no_check: Annotated[bool, flag("Do not send a request to the model.")] = False
 
 
 def onboard(
@@ -55,13 +66,48 @@ def onboard(
     flags: Annotated[OnboardFlags | None, Parameter(name="*")] = None,
     options: Options = DEFAULTS,
 ) -> None:
-    """Choose a model provider and save its API key."""
+    """Choose a model provider and save its API key. Sends one small request to check them."""
+    flags = flags or OnboardFlags()
     onboarding = Onboarding(os.environ, options.config, REDACTOR)
-    result = onboarding.set_up(_build_request(flags or OnboardFlags(), onboarding))
-    if options.json:
-        print_json(REDACTOR.scrub_all(asdict(result)))
-    else:
+    result = onboarding.set_up(_build_request(flags, onboarding))
+    if not options.json:
         _print_result(result)
+    trial = None if flags.no_check else asyncio.run(_try_model(result.config))
+    if options.json:
+        trial_json = trial and {"tokens": trial.tokens, "cost_usd": _as_float(trial.cost_usd)}
+        print_json(REDACTOR.scrub_all({**asdict(result), "request": trial_json}))
+        return
+    if trial is not None:
+        print_text(f"The model answered one request ({trial}).")
+    print_text('Try: dodona ask "…"')
+
+
+async def _try_model(file: Path) -> Trial | None:
+    """Send a request to the model that the config now selects; None if it needs no server."""
+    config = await asyncio.to_thread(load_config, os.environ, file)
+    credentials = Credentials(config, os.environ, REDACTOR)
+    async with HttpPool() as http:
+        selector = ModelSelector(
+            config, credentials, http=http, targets=default_targets(os.environ)
+        )
+        choice = await selector.choose()
+        if choice.provider not in PROVIDERS:
+            return None
+        try:
+            return await try_model(
+                choice,
+                temperature=config.settings.agent.temperature,
+                prices=price_list(config.settings),
+                http=http,
+                redactor=REDACTOR,
+            )
+        except ProviderError as error:
+            error.hint = f"{error.hint} {_SAVED_HINT}".strip()
+            raise
+
+
+def _as_float(cost: Decimal | None) -> float | None:
+    return None if cost is None else float(cost)
 
 
 def _build_request(flags: OnboardFlags, onboarding: Onboarding) -> OnboardingRequest:
@@ -99,7 +145,6 @@ def _print_result(result: OnboardingResult) -> None:
     print_text(format_columns([*rows, ("config", str(result.config))]))
     for line in result.notes:
         print_note(line)
-    print_text('Try: dodona ask "…"')
 
 
 # -- prompts -----------------------------------------------------------------------------------
