@@ -17,8 +17,10 @@ from dodona.core import chunks
 from dodona.core.errors import Conflict
 from dodona.core.ports.tools import SourceReference
 from dodona.gateway.routes.page import PAGE_FOLDER
+from dodona.gateway.settings import GatewaySettings
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import Gateway
+from tests.gateway.tokens import keyed_gateway
 
 FILES = sorted(path.name for path in PAGE_FOLDER.iterdir())
 # Node, as the type checker brings it along.
@@ -446,3 +448,38 @@ async def test_the_page_begins_anew_and_says_what_is_wrong(gateway: Gateway) -> 
 
 def _text(name: str) -> str:
     return (PAGE_FOLDER / name).read_text(encoding="utf-8")
+
+
+async def test_the_page_asks_for_a_token(tmp_path: Path) -> None:
+    """Until it has one that is valid; the tab keeps it, also for a reload and its streams."""
+    settings = GatewaySettings(needs_token=True)
+    async with keyed_gateway(tmp_path, rules=settings) as (gateway, keys):
+        header = await keys.make("chat")
+        script = (
+            OPEN
+            + """
+            const states = [[find("sign-in").hidden, find("status").textContent]];
+            for (const text of ["dod_wrong", token]) {
+              find("token").value = text;
+              await find("sign-in").fire("submit");
+              states.push([find("sign-in").hidden, find("token").value]);
+            }
+            find("question").value = "Why?";
+            await find("form").fire("submit");
+            states.push(find("log").find("answer").textContent);
+            console.log(JSON.stringify({ states, stored }));
+        """
+        )
+        token = header["Authorization"].removeprefix("Bearer ")
+        showing = asyncio.create_task(run_js(script, base=gateway.url, token=token))
+        try:
+            run = await gateway.asked()
+            await run.say("Because.")
+            await run.finish()
+            shown = await showing
+        finally:
+            showing.cancel()
+    assert shown["states"][0][0] is False
+    assert shown["states"][0][1].startswith("a token is required.")
+    assert shown["states"][1:] == [[False, ""], [True, ""], "Because."]
+    assert shown["stored"] == {"dodona.token": token}

@@ -1,10 +1,12 @@
 // The web page. Untrusted content is shown as text, never as markup.
 
 import { Answer } from "./answer.js";
-import { ApiError, api, ask, follow } from "./stream.js";
+import { ApiError, api, ask, follow, setToken } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
-const RUNNING = "dodona.run"; // key in session storage: the run to follow after a reload
+// Keys in session storage, which belongs to this tab.
+const RUNNING = "dodona.run"; // the run to follow after a reload
+const TOKEN = "dodona.token";
 
 let running = null; // { run, stop } while an answer is streaming
 
@@ -178,6 +180,7 @@ async function run(view, start) {
   } catch (error) {
     view.fail(error instanceof ApiError ? error : { message: "Cannot reach Dodona." });
     setStatus("");
+    if (error.status === 401) askForToken(error);
   } finally {
     sessionStorage.removeItem(RUNNING);
     running = null;
@@ -257,7 +260,10 @@ async function showPast() {
 }
 
 async function showProjects() {
-  const { projects } = await api("/api/projects").catch(() => ({ projects: [] }));
+  const { projects } = await api("/api/projects").catch((error) => {
+    if (error.status === 401) askForToken(error);
+    return { projects: [] };
+  });
   const options = projects.map(({ id }) => {
     const option = element("option", id);
     option.value = id;
@@ -280,12 +286,34 @@ async function resume() {
   });
 }
 
+function askForToken(error) {
+  $("sign-in").hidden = false;
+  setStatus(explain(error));
+}
+
+async function onSignIn(event) {
+  event.preventDefault();
+  const text = $("token").value.trim();
+  $("token").value = "";
+  setStatus("");
+  sessionStorage.setItem(TOKEN, text);
+  await start();
+}
+
+async function start() {
+  $("sign-in").hidden = true;
+  setToken(sessionStorage.getItem(TOKEN) ?? "");
+  await showProjects();
+  if (!$("sign-in").hidden) return;
+  await showPast();
+  await resume();
+}
+
+$("sign-in").addEventListener("submit", onSignIn);
 $("form").addEventListener("submit", onAsk);
 $("question").addEventListener("keydown", onKey);
 $("cancel").addEventListener("click", onCancel);
 $("new").addEventListener("click", onNew);
 $("project").addEventListener("change", showPast);
 
-await showProjects();
-await showPast();
-await resume();
+await start();

@@ -9,6 +9,13 @@ export class ApiError extends Error {
   }
 }
 
+let token = "";
+
+// Send this token with every request from now on.
+export function setToken(text) {
+  token = text;
+}
+
 const LAST = new Set(["done", "error"]);
 const RETRY_DELAYS = [300, 1000, 2000, 5000]; // milliseconds between attempts; the last one repeats
 
@@ -73,16 +80,20 @@ export async function* chunks(response) {
 }
 
 async function resumeStream(run, lastSeq, base, signal) {
-  const headers = { "last-event-id": String(lastSeq) };
+  const headers = { ...credentials(), "last-event-id": String(lastSeq) };
   const response = await fetch(`${base}/api/runs/${run}/events`, { headers, signal });
   if (!response.ok) throw await readError(response);
   return response;
 }
 
 function request(method, body, signal) {
-  if (body === undefined) return { method, signal };
-  const headers = { "content-type": "application/json" };
+  if (body === undefined) return { method, headers: credentials(), signal };
+  const headers = { ...credentials(), "content-type": "application/json" };
   return { method, headers, body: JSON.stringify(body), signal };
+}
+
+function credentials() {
+  return token ? { authorization: `Bearer ${token}` } : {};
 }
 
 async function readError(response) {
