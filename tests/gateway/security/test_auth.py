@@ -242,11 +242,14 @@ async def test_whoever_comes_by_a_configured_name_needs_a_token(tmp_path: Path) 
 
 
 async def test_where_others_can_come_nobody_is_the_operator(tmp_path: Path) -> None:
-    """Every operation but /healthz wants a token, also from this machine."""
+    """Every operation wants a token, also from this machine, but /healthz and the page's files."""
+    public = {"isAlive": 200, "openPage": 200, "loadPageFile": 404}  # of a file that is not there
     async with keyed_gateway(tmp_path, rules=GatewaySettings(needs_token=True)) as (gateway, _):
         for each in OPERATIONS:
             status = await status_of(gateway, {}, _path(each), each.method)
-            assert status == (200 if each.path == "/healthz" else 401), each.operation_id
+            assert status == public.get(each.operation_id, 401), each.operation_id
+        assert await status_of(gateway, {}, "/page/app.js") == 200
+        assert await status_of(gateway, {}, "/page/app.js/x") == 401
         assert await status_of(gateway, {}, "/nothing") == 401
 
 
@@ -285,7 +288,8 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
     }
     usual = "read" if operation.method == "GET" else "chat"
     assert operation.required_scope == others.get(operation.operation_id, usual)
-    assert operation.is_public == (operation.operation_id == "isAlive")
+    public = {"isAlive", "openPage", "loadPageFile"}
+    assert operation.is_public == (operation.operation_id in public)
     told = operation.security
     scopes = [operation.required_scope] if operation.required_scope else []
     assert told == ([] if operation.is_public else [{}, {"token": scopes}])

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dodona.core.errors import DodonaError
@@ -23,12 +24,12 @@ from dodona.gateway.state import GatewayState
 
 
 class AuthMiddleware:
-    """ASGI middleware. `public_paths` never need a token."""
+    """ASGI middleware. `public_paths`, as routes spell them, never need a token."""
 
     def __init__(self, app: ASGIApp, state: GatewayState, public_paths: Collection[str]) -> None:
         self._app = app
         self._state = state
-        self._public_paths = frozenset(public_paths)
+        self._public_paths = [compile_path(path)[0] for path in public_paths]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -64,7 +65,7 @@ class AuthMiddleware:
         """Return the caller; None on public paths, or if a WebSocket may still send its token."""
         state, token = self._state, bearer_token(scope)
         address = address_of(scope, state.settings.proxies)
-        if scope["type"] == "http" and scope["path"] in self._public_paths:
+        if scope["type"] == "http" and self._is_public(scope["path"]):
             if not is_loopback(address):
                 self._check_rate_limit(scope, address)
             return None
@@ -74,6 +75,9 @@ class AuthMiddleware:
         if token is None and scope["type"] == "websocket":
             return None
         return await authenticate(state, HTTPConnection(scope), token)
+
+    def _is_public(self, path: str) -> bool:
+        return any(pattern.match(path) for pattern in self._public_paths)
 
     def _check_rate_limit(self, scope: Scope, address: str) -> None:
         try:

@@ -26,10 +26,11 @@ _MEDIA_TYPES: Final = {
     "icon.svg": "image/svg+xml",
 }
 
+# Public: the files contain no data, and the page must load before it can ask for a token.
 routes = Routes()
 
 
-@routes.get("/", responses={200: ResponseSpec("The page.", str, "text/html")}, scope="")
+@routes.get("/", responses={200: ResponseSpec("The page.", str, "text/html")}, is_public=True)
 async def open_page(_request: ApiRequest) -> Response:
     """Retrieve the web page."""
     return await _file_response("index.html")
@@ -39,7 +40,7 @@ async def open_page(_request: ApiRequest) -> Response:
     "/page/{file}",
     responses={200: ResponseSpec("The file.", str, "text/javascript")},
     errors=(404,),
-    scope="",
+    is_public=True,
 )
 async def load_page_file(
     _request: ApiRequest, file: Annotated[str, text("The file name.")]
