@@ -14,26 +14,13 @@ from dodona.core.ports.model import Done, ModelRequest
 from dodona.models import FallbackModel, connect
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
-from tests.models.wire_server import KEY, Reply, gather, named, serving, sse, talking
+from tests.models.test_wanted import WELL
+from tests.models.wire_server import KEY, Reply, gather, serving, talking
 
 SEARCH = ToolSpec("search", "Finds.", {"type": "object", "properties": {}})
 REQUEST = ModelRequest(
     (UserText("go"),), (SEARCH,), max_tokens=99, temperature=0.5, cache_key="k", parallel_calls=True
 )
-ANSWERS = {
-    "openai": Reply(
-        [sse({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}, "[DONE]")]
-    ),
-    "anthropic": Reply(
-        [
-            named(
-                {"type": "message_start", "message": {"usage": {"input_tokens": 1}}},
-                {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
-                {"type": "message_stop"},
-            )
-        ]
-    ),
-}
 
 
 async def forbid_retry(*_: object) -> None:
@@ -156,7 +143,7 @@ async def test_a_request_is_sent_again_without_the_parameter_that_the_error_name
 
     No attempt counts as failed, and the reservation of the call stays: `on_retry` is not called.
     """
-    answer = ANSWERS["anthropic" if provider == "anthropic" else "openai"]
+    answer = WELL["anthropic" if provider == "anthropic" else "openai"]
     async with talking(provider, reply, answer, model=model) as (wire_model, server):
         chain = FallbackModel([wire_model])
         for _ in range(2):
@@ -215,7 +202,7 @@ async def test_each_parameter_is_left_out_once() -> None:
 
 async def test_what_a_model_rejects_is_remembered_for_all_agents_and_for_no_other_model() -> None:
     """The memory belongs to provider, URL and model, in this process."""
-    replies = (message("temperature is not supported"), ANSWERS["openai"])
+    replies = (message("temperature is not supported"), WELL["openai"])
     async with serving(*replies) as server, HttpPool() as http:
         for name in ("oak", "oak", "elm"):
             model = connect(
