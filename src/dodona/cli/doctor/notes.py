@@ -16,9 +16,11 @@ from dodona.app.projects.code import code_folders
 from dodona.app.projects.vaults import vault_folder
 from dodona.cli.doctor.finding import Finding, mkdir_fix, ok, warning, wrong
 from dodona.core.errors import DodonaError
+from dodona.tools.skipped_names import describe_name
 from dodona.tools.vault.notes.files import walk_notes
 
 INOTIFY_FOLDER: Final = Path("/proc/sys/fs/inotify")
+_MAX_NAMED: Final = 5  # skipped files
 _MAX_FOLDERS: Final = 100_000  # counted at most
 _MAX_WATCH_SHARE: Final = 0.8  # of the available watches; other programs need some too
 
@@ -33,7 +35,9 @@ def run_checks(config: Config) -> Iterator[Finding]:
         return
     try:
         folder = vault_folder(config)
-        count = sum(1 for _ in walk_notes(folder))
+        skipped: list[str] = []
+        notes = walk_notes(folder, on_skipped=lambda _, path: skipped.append(path))
+        count = sum(1 for _ in notes)
         code = code_folders(config)
     except DodonaError as error:
         yield wrong("vault", error.message, error.hint)
@@ -42,6 +46,12 @@ def run_checks(config: Config) -> Iterator[Finding]:
         yield wrong("vault", f"{error.filename}: {error.strerror}.", "chown or chmod it.")
         return
     yield ok("vault", f"{folder}: {count:,} note{'s' * (count != 1)}")
+    if skipped:
+        names = ", ".join(map(describe_name, skipped[:_MAX_NAMED]))
+        more = f" and {len(skipped) - _MAX_NAMED:,} more" * (len(skipped) > _MAX_NAMED)
+        yield warning(
+            "vault", f"skipped, because the name is not UTF-8: {names}{more}.", "Rename it."
+        )
     yield from check_watches([folder, *code], INOTIFY_FOLDER)
 
 

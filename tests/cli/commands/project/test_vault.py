@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import urllib.request
 from pathlib import Path
@@ -19,7 +20,7 @@ from dodona.core.messages import Origin
 from dodona.store import Store
 from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault
 from tests.cli.fake_terminal import at_terminal
-from tests.cli.running import Up, dodona, until
+from tests.cli.running import Started, Up, dodona, until
 
 PLAN = (
     "---\ntitle: The year\ntags: [garden, planning]\n---\n"
@@ -281,6 +282,20 @@ def test_beside_a_gateway_that_was_told_where_the_notes_are(tmp_path: Path) -> N
         added = json.loads(dodona(tmp_path, "index", "more", "--json").stdout)
         assert added["code"]["folders"] == [code, str(tmp_path / "more")]
     assert dodona(tmp_path, "vault", "list").stdout == "No notes yet.\n"
+
+
+def test_a_name_that_is_not_utf8_is_named_once(vault: Path) -> None:
+    """`vault list`, `index` and `doctor` skip the file and go on."""
+    with open(os.fsencode(vault) + b"/caf\xe9.md", "w") as file:
+        file.write("oak")
+    for words in (("vault", "list"), ("index", str(vault)), ("doctor",)):
+        config = {"DODONA_VAULT__PATH": str(vault)}
+        process = Started(vault, *words, HOME=str(vault.parent), **config)
+        with process:
+            process.ended()
+        text = process.out + process.err
+        assert "Traceback" not in text
+        assert text.count("not UTF-8") == text.count("xe9.") == 1
 
 
 def test_a_review_clears_the_marks_of_a_note(vault: Path) -> None:

@@ -22,6 +22,7 @@ from typing import Final
 
 from dodona.core.errors import AccessDenied, ToolRetry
 from dodona.tools.code.files.ignore_rules import MAX_IGNORE_FILE_BYTES, IgnoreRules
+from dodona.tools.skipped_names import is_utf8, warn_once
 
 MAX_PATH_CHARS: Final = 1_000
 MAX_DEPTH: Final = 64
@@ -268,7 +269,11 @@ class FolderWalk:
     def _walk_subfolder(
         self, folder_fd: int, name: str, parts: Sequence[str], *, rules: IgnoreRules, depth: int
     ) -> Iterator[tuple[str, SourceStamp]]:
-        if depth >= MAX_DEPTH or not is_valid_name(name) or rules.is_ignored(name, is_folder=True):
+        if (
+            depth >= MAX_DEPTH
+            or not self._is_valid(name, rules)
+            or rules.is_ignored(name, is_folder=True)
+        ):
             self.skipped += 1
             return
         try:
@@ -282,10 +287,15 @@ class FolderWalk:
         finally:
             os.close(inner)
 
+    def _is_valid(self, name: str, rules: IgnoreRules) -> bool:
+        if not is_utf8(name):
+            warn_once(self.folder.root, f"{rules.path}{name}")
+        return is_valid_name(name)
+
     def _is_indexable(self, name: str, status: os.stat_result, rules: IgnoreRules) -> bool:
         if (
             stat.S_ISREG(status.st_mode)
-            and is_valid_name(name)
+            and self._is_valid(name, rules)
             and status.st_size <= self.max_bytes
             and len(rules.path) + len(name) + len(self.folder.prefix) <= MAX_PATH_CHARS
             and not rules.is_ignored(name, is_folder=False)

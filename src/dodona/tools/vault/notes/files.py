@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal, TypeAlias
 
 from dodona.core.errors import AccessDenied, Conflict, ToolFailed, ToolRetry
+from dodona.tools.skipped_names import ReportName, is_utf8, warn_once
 from dodona.tools.vault.notes.paths import (
     MAX_DEPTH,
     fold_name,
@@ -254,10 +255,17 @@ def resolve_spelling(root: Path, parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(resolved)
 
 
-def walk_notes(root: Path, path: str = "") -> Iterator[tuple[str, NoteStamp]]:
-    """Yield the notes at or below a path with their stamps, without hidden files and links."""
+def walk_notes(
+    root: Path, path: str = "", *, on_skipped: ReportName = warn_once
+) -> Iterator[tuple[str, NoteStamp]]:
+    """Yield the notes at or below a path with their stamps, without hidden files and links.
+
+    `on_skipped` gets the notes and folders whose names are not UTF-8.
+    """
     parts = PurePosixPath(path).parts
     if not all(map(is_allowed_name, parts)):
+        if not is_utf8(path):
+            on_skipped(root, path)
         return
     try:
         with _open_folder(root, parts[:-1]) as parent:
@@ -265,14 +273,19 @@ def walk_notes(root: Path, path: str = "") -> Iterator[tuple[str, NoteStamp]]:
                 yield from _stamp_notes(parent, PurePosixPath(*parts[:-1]), parts[-1:])
                 return
         with _open_folder(root, parts) as top:
-            yield from _walk_folder(top, parts)
+            yield from _walk_folder(top, parts, lambda name: on_skipped(root, name))
     except (OSError, AccessDenied):  # removed, unreadable, or a link
         return
 
 
-def _walk_folder(top: int, parts: Sequence[str]) -> Iterator[tuple[str, NoteStamp]]:
+def _walk_folder(
+    top: int, parts: Sequence[str], on_skipped: Callable[[str], None]
+) -> Iterator[tuple[str, NoteStamp]]:
     for folder_path, folders, files, folder in os.fwalk(".", dir_fd=top):
         relative = PurePosixPath(*parts, folder_path)
+        for name in (*folders, *filter(is_note, files)):
+            if not is_utf8(name) and not name.startswith("."):
+                on_skipped(str(relative / name))
         is_deepest = len(relative.parts) >= MAX_DEPTH - 1
         folders[:] = [] if is_deepest else sorted(filter(is_allowed_name, folders))
         yield from _stamp_notes(folder, relative, sorted(files))
