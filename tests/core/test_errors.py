@@ -24,6 +24,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "UntrustedConfig": ("config_untrusted", 3, 500),
     "StoreError": ("store_unavailable", 4, 503),
     "RunFenced": ("run_fenced", 4, 409),
+    "WriteRejected": ("store_unavailable", 4, 503),
     "TreeError": ("tree_invalid", 1, 422),
     "ReadError": ("tree_unreadable", 1, 422),
     "UnexpectedEnd": ("tree_incomplete", 1, 422),
