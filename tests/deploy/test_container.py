@@ -54,16 +54,6 @@ elif command == "run":
 """
 
 
-def own_address() -> str:
-    """An address of this machine that is not the loopback, as a published port has it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect(("192.0.2.1", 9))  # sends nothing
-        except OSError:
-            return "127.0.0.1"
-        return sock.getsockname()[0]
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return sock.getsockname()[1]
@@ -72,10 +62,14 @@ def free_port() -> int:
 def browse(
     port: int, method: str, path: str, body: object = None, *, token: str = ""
 ) -> tuple[int, str]:
-    """Send a request as the page does in a browser on the host, through the published port."""
-    connection = HTTPConnection(own_address(), port, timeout=100)
+    """Send a request as the page does in a browser on the host, through the published port.
+
+    There the client's address is not the loopback, so it counts as a stranger's.
+    """
+    connection = HTTPConnection("127.0.0.1", port, timeout=100)
     url = f"http://localhost:{port}"
     headers = {"Host": f"localhost:{port}", "Origin": url, "Sec-Fetch-Site": "same-origin"}
+    headers["X-Forwarded-For"] = "192.0.2.1"
     if token:
         headers["Authorization"] = f"Bearer {token}"
     if body is not None:
