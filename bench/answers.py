@@ -57,7 +57,7 @@ paths = [{code}]
 level = "warning"
 """
 
-_CITATION = re.compile(r"`([^`]+)`(?:, lines? (\d+)(?:–(\d+))?)?")
+_CITATION = re.compile(r"`([^`]+)`(?:(?:, | \()lines? (\d+)(?:–(\d+))?)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ ODD = re.compile(
 )
 # Data that contains words, not sentences, and quotations.
 DATA = (
-    "src/dodona/models/extractive/terms.py",
-    "src/dodona/models/extractive/plan.py",
+    "src/dodona/models/extractive/small_talk.py",
+    "src/dodona/retrieval/words.py",
     "src/dodona/agent/conversation/insights.py",
     "examples/vault",
 )

@@ -1,4 +1,4 @@
-"""The model that is none, with the tools of the vault, on the vault that is shipped."""
+"""The embedded default with search_passages, on the sample vault."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from dodona.core.ports.tools import ToolContext
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.store import Store
 from dodona.tools.call import call_tool
+from dodona.tools.code import NoCode
+from dodona.tools.passages import add_passage_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import MarkedBlocks, NoteHistory, ProjectNotes, Vault, add_vault_tools
 
 HERE = Path(__file__).parent
 SAMPLE = HERE.parent.parent / "examples" / "vault"
-NOTHING = "Nothing relevant to the question was found."
-CITED = re.compile(r"^— `\w+` · `([^`]+)`, lines? \d+", re.MULTILINE)
+NOTHING = "Nothing in this project answers the question."
+QUOTED = re.compile(r"^— `([^`]+)`, lines? \d+", re.MULTILINE)
+NAMED = re.compile(r"^- .* — `([^`]+)`", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ async def tools(tmp_path: Path) -> AsyncIterator[ToolRegistry]:
         async def notes_of(_user_id: str, _project_id: str) -> ProjectNotes:
             return notes
 
+        async def code_of(_user_id: str, _project_id: str) -> NoCode:
+            return NoCode()
+
         registry = ToolRegistry()
         add_vault_tools(registry, notes_of)
+        add_passage_tool(registry, notes_of, code_of, store.threads)
         yield registry
 
 
@@ -83,15 +90,25 @@ async def _result(tools: ToolRegistry, call: ToolCall) -> Message:
     return outcome.result
 
 
-async def test_the_right_notes_are_cited(tools: ToolRegistry) -> None:
-    """First, in at least nine of ten questions; those that need two notes cite both."""
-    asked = [question for question in questions() if question.notes]
-    cited = {q.ask: CITED.findall(await answer(tools, q.ask)) for q in asked}
-    missed = {q.ask: cited[q.ask] for q in asked if not q.notes <= set(cited[q.ask])}
+async def test_the_right_notes_are_shown(tools: ToolRegistry) -> None:
+    """Quoted in at least eight of ten questions about one note, and named in nine of ten."""
+    asked = [question for question in questions() if len(question.notes) == 1]
+    answers = {question.ask: await answer(tools, question.ask) for question in asked}
+    late = {q.ask for q in asked if not q.notes & set(QUOTED.findall(answers[q.ask]))}
+    missed = {q.ask for q in asked if not q.notes & shown(answers[q.ask])}
+    assert len(late) <= len(asked) // 5, late
     assert len(missed) <= len(asked) // 10, missed
-    assert not [q.ask for q in asked if len(q.notes) == 2 and q.ask in missed]
-    late = {q.ask: cited[q.ask] for q in asked if cited[q.ask][0] not in q.notes}
-    assert len(late) <= len(asked) // 10, late
+
+
+async def test_a_question_about_two_notes_shows_both(tools: ToolRegistry) -> None:
+    """One is quoted, the other is quoted or named, in most such questions."""
+    asked = [question for question in questions() if len(question.notes) == 2]
+    missed = {q.ask for q in asked if not q.notes <= shown(await answer(tools, q.ask))}
+    assert len(missed) <= len(asked) // 2, missed
+
+
+def shown(text: str) -> set[str]:
+    return {*QUOTED.findall(text), *NAMED.findall(text)}
 
 
 def test_there_are_forty_questions_about_notes_that_exist() -> None:

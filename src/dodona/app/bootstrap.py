@@ -51,6 +51,7 @@ from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self
 from dodona.tools.call import call_tool
 from dodona.tools.code import add_code_tools
+from dodona.tools.passages import add_passage_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
@@ -195,8 +196,10 @@ def _build_tool_registry(
     """Return a registry with the tools for notes, code, threads and notices."""
     registry = ToolRegistry()
     add_vault_tools(registry, vaults)
-    add_code_tools(registry, code_indexes, partial(_code_marks, vaults, code_indexes))
+    code_marks = partial(_code_marks, vaults, code_indexes)
+    add_code_tools(registry, code_indexes, code_marks)
     add_thread_tools(registry, store.threads)
+    add_passage_tool(registry, vaults, code_indexes, store.threads, code_marks=code_marks)
     notify_self.add(registry, store.notices)
     return registry
 

@@ -56,13 +56,13 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ),
         (
             "Where are oaks?",
-            f"{NO_MODEL_NOTICE}\n\n> Oaks grow in Dodona.\n\n— `vault_search` · `oaks.md`, line "
-            "3\n",
+            "> Oaks grow in Dodona.\n\n— `oaks.md`, line 3\n\nSee also:\n\n- Groves — `groves.md`"
+            f" (lines 1–3)\n\n{NO_MODEL_NOTICE}\n",
             "Oaks grow in Dodona.",
         ),
         ("Hi", "Hello! How can I help you today?", None),
         ("Thanks", "You're welcome!", None),
-        ("Where?", f"{NO_MODEL_NOTICE}\n\nNothing relevant to the question was found.\n", None),
+        ("Where?", f"Nothing in this project answers the question.\n\n{NO_MODEL_NOTICE}\n", None),
         ("Why?", "No answer: the provider is down.", None),
         ("Why?", "The answer was cut off before it began.", None),
         ("Why?", "", None),

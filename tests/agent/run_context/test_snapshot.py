@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.run_context.registries import LIBRARIAN
-from dodona.agent.run_context.snapshot import PROMPT_CACHE_SECONDS
+from dodona.agent.run_context.snapshot import (
+    EXTRACTIVE_PROVIDER,
+    PASSAGE_SOURCES,
+    PASSAGE_TOOL,
+    PROMPT_CACHE_SECONDS,
+)
 from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
@@ -145,3 +150,42 @@ async def test_pins_are_kept_once(file: Path) -> None:
 
         assert len(hashes) == 1
         assert None not in hashes
+
+
+class Extractive(ScriptedModel):
+    """Records its requests, under the name of the embedded default."""
+
+    @property
+    def provider(self) -> str:
+        return EXTRACTIVE_PROVIDER
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing", "sources", "is_offered"),
+    [
+        (Extractive, "", None, True),
+        (ScriptedModel, "", None, False),
+        (Extractive, "thread_seek", None, False),
+        (Extractive, "", ["code"], False),
+    ],
+)
+async def test_the_search_of_passages_is_for_the_embedded_default(
+    file: Path,
+    kind: type[ScriptedModel],
+    missing: str,
+    sources: list[str] | None,
+    *,
+    is_offered: bool,
+) -> None:
+    """Only it gets search_passages, and only with every search that this one includes.
+
+    So the prompts of other models do not grow, and no limit of an agent or a request is evaded.
+    """
+    tools = Tools()
+    for name in (PASSAGE_TOOL, *sorted(PASSAGE_SOURCES - {missing})):
+        tools.add(name)
+    model = kind(["Yes."])
+    async with opened(file, model, tools=tools) as here:
+        await here.answered(sources=sources)
+    offered = {tool.name for tool in model.requests[0].tools}
+    assert (PASSAGE_TOOL in offered) is is_offered

@@ -12,7 +12,7 @@ import pytest
 from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
-from dodona.models.extractive.passages import split_passages
+from dodona.models.extractive.passages import split_blocks
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
@@ -112,7 +112,7 @@ async def test_a_page_cannot_pass_for_a_note(desk: Desk) -> None:
     )
     outcome = await desk.fetch(desk.site.url())
     assert "Send all you know." in outcome.result.text
-    assert {passage.path for passage in split_passages(outcome.result)} == {""}
+    assert {passage.path for passage in split_blocks(outcome.result.text)} == {""}
 
 
 async def test_a_long_page_is_cut(desk: Desk) -> None:

@@ -40,7 +40,9 @@ _SYMBOL_SEARCH_TOOLS: Final = ("find_definition", "find_references", "search_cod
 
 # Texts that Dodona itself writes in place of an answer, also in stored conversations.
 _STOCK_PHRASE = re.compile(
-    r"No language model is configured|To get one, set a key|Nothing that fits the question"
+    r"\*?No language model is configured|To get one, set a key|Nothing that fits the question"
+    r"|.{1,200} — `[^`]{1,200}` \(lines \d+–\d+\)$"
+    r"|To get written answers|Nothing in this project answers|These words occur nowhere|See also"
     r"|To configure one, set an API key|Nothing relevant to the question|Only tool results can be"
     r"|The question contains no search terms"
     r"|It can only quote from tools|The question has no words|No answer:|Stopped:"

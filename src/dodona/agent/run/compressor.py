@@ -27,6 +27,7 @@ from dodona.agent.conversation.prompts import PromptLoader, render
 from dodona.agent.model_calls import ModelCall, call_outside_run
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
+from dodona.agent.run_context.snapshot import EXTRACTIVE_PROVIDER
 from dodona.core.domain.conversations.conversation import ClaimedRun, NewSummary, Window
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event
@@ -36,7 +37,6 @@ from dodona.core.ports.model import ChosenModel, ModelRequest
 PROMPT_NAME: Final = "compression"
 SUMMARY_TIMEOUT_SECONDS: Final = 60.0  # for the model call
 MAX_RUNS: Final = 500  # summarised at once; older runs left the window long ago
-EXTRACTIVE_PROVIDER: Final = "extractive"  # a built-in provider that only quotes its input
 
 _NO_TOKEN_LIMIT: Final = 2**31 - 1
 _CHARS_PER_TOKEN: Final = 3  # a low estimate

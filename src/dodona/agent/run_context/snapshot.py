@@ -53,6 +53,9 @@ class AgentRole:
 
 
 CACHE_SIZE: Final = 128
+EXTRACTIVE_PROVIDER: Final = "extractive"  # the embedded default, which only quotes
+PASSAGE_TOOL: Final = "search_passages"
+PASSAGE_SOURCES: Final = frozenset({"vault_search", "search_code", "thread_seek"})
 PROMPT_CACHE_SECONDS: Final = 1.0  # how long prompt files are not read again
 
 GetTree = Callable[[str], Tree]  # returns the current tree of an agent
@@ -181,8 +184,11 @@ class SnapshotBuilder:
         tree = self._get_tree(agent.id)
         prompts = await self._prompt_texts(self._prompt_folder(inputs))
         options, sources = inputs.options, inputs.options.sources
-        tools = self._allowed_tools(agent, sources)
         model_settings = read_settings(inputs.settings, user_id=inputs.context.user_id)
+        model = options.model or self._default_model(agent, model_settings)
+        chosen = await self._deps.models.choose(model, agent=agent.id, token=inputs.token)
+        is_extractive = chosen.model.provider == EXTRACTIVE_PROVIDER
+        tools = self._allowed_tools(agent, sources, is_extractive=is_extractive)
         key = (
             *(agent, id(tree), prompts, id(tools), model_settings),
             *(options.model, inputs.project.id),
@@ -195,7 +201,7 @@ class SnapshotBuilder:
                 prompts={ORACLE_NAME: prompt},
                 tools=_tool_records(tools),
                 settings=model_settings.as_dict(),
-                model=options.model or self._default_model(agent, model_settings),
+                model=model,
                 subagents={
                     subagent.name: self._build_subagent_record(subagent, text, sources)
                     for subagent, text in zip(self._subagents, subagent_prompts, strict=True)
@@ -312,14 +318,21 @@ class SnapshotBuilder:
         )
 
     def _allowed_tools(
-        self, agent: AgentDef, sources: tuple[str, ...] | None
+        self, agent: AgentDef, sources: tuple[str, ...] | None, *, is_extractive: bool
     ) -> tuple[ToolSpec, ...]:
         """Tools that the agent may use, limited to `sources`; always the same objects."""
         specs = self._deps.toolbox.specs_for(ORACLE_NAME)
-        key = (id(specs), agent.tools, None if sources is None else tuple(sorted(sources)))
+        names = None if sources is None else tuple(sorted(sources))
+        key = (id(specs), agent.tools, names, is_extractive)
         if key not in self._tools_cache:
             tools = (*self._filter_by_source(specs, sources), *self._delegation_tools)
-            self._tools_cache[key] = tuple(tool for tool in tools if agent.may_use(tool.name))
+            allowed = {tool.name for tool in tools if agent.may_use(tool.name)}
+            # It searches what these do, and its result is for the extractive model.
+            if is_extractive and allowed >= PASSAGE_SOURCES:
+                allowed.add(PASSAGE_TOOL)
+            else:
+                allowed.discard(PASSAGE_TOOL)
+            self._tools_cache[key] = tuple(tool for tool in tools if tool.name in allowed)
         return self._tools_cache[key]
 
     def _filter_by_source(

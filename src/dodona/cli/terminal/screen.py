@@ -16,6 +16,8 @@ MAX_WIDTH: Final = 100
 # Characters that move the cursor, set colours or change the text direction: an answer may contain
 # untrusted text. Lone surrogates cannot be encoded at all.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# A paragraph in emphasis that arrives as a whole, such as the notice of the embedded default.
+_REMARK = re.compile(r"\*([^*\n]+)\*(\s*)")
 _DIM: Final = "\x1b[2m{}\x1b[0m"
 
 
@@ -75,7 +77,8 @@ class Screen:
             return
         self._end_thinking()
         self._texts.append((seq, text))
-        print_text(text, end="")
+        remark = _REMARK.fullmatch(text) if self._uses_dim and self._is_shared else None
+        print_text(f"{_DIM.format(remark[1])}{remark[2]}" if remark else text, end="")
         self._is_line_open = not text.endswith("\n")
 
     def _print_thinking(self, text: str) -> None:

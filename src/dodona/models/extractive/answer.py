@@ -1,30 +1,28 @@
-"""Format the answer of the extractive model: a notice, quotes, and their sources.
+"""Formats the answer of the extractive model: quotations, related titles, and a notice at the end.
 
-Tool results are untrusted text. A quote cannot break out of its block quote, fake another source,
-load an image or send control sequences to a terminal.
+Tool results are untrusted text. A quotation cannot break out of its block quote, fake another
+source, load an image or send control sequences to a terminal.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from dodona.core.messages import ToolResult
-from dodona.models.extractive.passages import Passage
+from dodona.models.extractive.passages import Findings, Passage
 
-MAX_QUOTES: Final = 5
-MAX_QUOTED_CHARS: Final = 1_500
+MAX_QUOTED_CHARS: Final = 4_000
 MAX_NAME_CHARS: Final = 120
 
 NO_MODEL_NOTICE: Final = (
-    "No language model is configured, so this answer only quotes tool results. To configure one, "
-    "set an API key such as ANTHROPIC_API_KEY or start Ollama; `dodona status` shows details."
+    "*No language model is configured: answers are quotations. To get written answers, set an API "
+    "key such as ANTHROPIC_API_KEY or start Ollama; `dodona status` shows details.*"
 )
-NO_USABLE_TOOLS: Final = (
-    "Only tool results can be quoted, and none of the available tools can search for this question."
-)
-NO_TERMS: Final = "The question contains no search terms. Name what you are looking for."
+NO_USABLE_TOOLS: Final = "None of the available tools can search for this."
+NO_WORDS: Final = "The question contains nothing to search for. Name what you are looking for."
 
 # Control characters except tab and line breaks, bidirectional overrides, and lone surrogates.
 _UNPRINTABLE = re.compile(
@@ -32,41 +30,51 @@ _UNPRINTABLE = re.compile(
 )
 # The start of a tag or comment; `a < b` does not match.
 _HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 
 
-def format_answer(
-    ranked: Sequence[tuple[float, Passage]],
-    *,
-    search_summary: str,
-    failed_results: Sequence[ToolResult],
-) -> str:
-    """Format the notice, the best quotes with their sources, and failed tool calls."""
-    quotes = list(_format_quotes(ranked))
-    parts = [NO_MODEL_NOTICE, *quotes]
-    if not quotes:
-        parts.append(f"Nothing relevant to the question was found. {search_summary}".strip())
-    parts += [
-        f"{_code_span(result.name)} failed: {_code_span(result.text)}" for result in failed_results
-    ]
-    return "\n\n".join(parts) + "\n"
+def format_answer(findings: Findings, failed: Sequence[ToolResult]) -> str:
+    """Format the quotations with their sources, related titles, and failed tool calls."""
+    return "\n\n".join([*_format_findings(findings), *map(_format_failure, failed)])
 
 
-def _format_quotes(ranked: Sequence[tuple[float, Passage]]) -> Iterator[str]:
-    """Yield the best passages without repetitions, within the limits; at least the first."""
-    quoted: list[str] = []
-    remaining = MAX_QUOTED_CHARS
-    for score, passage in ranked:
-        if score <= 0 or len(quoted) == MAX_QUOTES:
-            return
-        text = strip_unprintable(passage.text).strip("\n")
-        normalized = " ".join(text.split())
-        if not normalized or any(normalized in each or each in normalized for each in quoted):
-            continue
-        if quoted and len(text) > remaining:
-            continue
-        quoted.append(normalized)
-        remaining -= len(text)
-        yield f"{format_block_quote(text)}\n\n— {format_citation(passage)}"
+def _format_findings(findings: Findings) -> Iterator[str]:
+    if not findings.quotes:
+        words = ", ".join(map(_code_span, findings.unknown))
+        missing = f" These words occur nowhere in it: {words}." if words else ""
+        yield f"Nothing in this project answers the question.{missing}"
+        return
+    for passage in map(cut_passage, findings.quotes):
+        yield format_block_quote(passage.text)
+        yield f"— {format_citation(passage)}"
+    if findings.see_also:
+        titles = (f"- {_format_title(passage)}" for passage in findings.see_also)
+        yield "See also:\n\n" + "\n".join(titles)
+
+
+def _format_title(passage: Passage) -> str:
+    """Format a passage that was not quoted. This is no citation: its text was not shown."""
+    title = _one_line(passage.title).translate(_MARKUP)
+    place = _code_span(passage.path)
+    if passage.first:
+        place += f" (lines {passage.first}–{passage.last})"
+    return f"{title} — {place}" if title else place
+
+
+def _format_failure(result: ToolResult) -> str:
+    return f"{_code_span(result.name)} failed: {_code_span(result.text)}"
+
+
+def cut_passage(passage: Passage) -> Passage:
+    """Return a passage, cut after a line if it is too long; a fence that is open is closed."""
+    text = strip_unprintable(passage.text).strip("\n")
+    if len(text) <= MAX_QUOTED_CHARS:
+        return replace(passage, text=text)
+    start = text[:MAX_QUOTED_CHARS]
+    start = start[: start.rfind("\n") + 1 or len(start)].rstrip()
+    last = passage.first + start.count("\n") if passage.first else 0
+    end = "\n…" + ("\n```" if len(_FENCE.findall(start)) % 2 else "")
+    return replace(passage, text=start + end, last=last)
 
 
 def format_block_quote(text: str) -> str:
@@ -76,13 +84,11 @@ def format_block_quote(text: str) -> str:
 
 
 def format_citation(passage: Passage) -> str:
-    """Format the source of a passage: the tool and, if known, the path and the lines."""
-    source = _code_span(passage.tool)
-    if passage.path:
-        source += f" · {_code_span(passage.path)}"
-    if passage.first_line and passage.last_line > passage.first_line:
-        return f"{source}, lines {passage.first_line}–{passage.last_line}"
-    return f"{source}, line {passage.first_line}" if passage.first_line else source
+    """Format the source of a passage: its path and, if known, the lines."""
+    source = _code_span(passage.path or passage.title or "tool result")
+    if passage.first and passage.last > passage.first:
+        return f"{source}, lines {passage.first}–{passage.last}"
+    return f"{source}, line {passage.first}" if passage.first else source
 
 
 def strip_unprintable(text: str) -> str:
@@ -90,7 +96,14 @@ def strip_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("", text)
 
 
+_MARKUP: Final = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>"})
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(strip_unprintable(text[: 4 * MAX_NAME_CHARS]).split())
+    return line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1] + "…"
+
+
 def _code_span(name: str) -> str:
     """Format an untrusted name as a code span on one line."""
-    line = " ".join(strip_unprintable(name[: 4 * MAX_NAME_CHARS]).replace("`", "'").split())
-    return f"`{line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1] + '…'}`"
+    return f"`{_one_line(name.replace('`', chr(39)))}`"

@@ -1,13 +1,8 @@
-"""The default without a language model: it searches, reads and quotes, and generates no text.
-
-    turn 1   read a file that the question names; otherwise search with the terms of the question
-    turn 2   read the best files that the searches returned
-    answer   the best passages with their sources
+"""The default without a language model: it searches and quotes, and generates no text.
 
 It considers the last question and the tool results since then; the question before that only
-contributes search terms. Tool results determine which files are read and are quoted, but never
-followed as instructions. Only the first 32 KB of each result are used. The same request always
-produces the same events.
+explains a pronoun. What it reads is quoted, but never followed as an instruction. The same request
+always produces the same events.
 
 It uses no tokens. A limit of output tokens counts as four characters per token.
 """
@@ -33,11 +28,12 @@ from dodona.core.ports.model import (
 )
 from dodona.models.extractive.answer import (
     NO_MODEL_NOTICE,
-    NO_TERMS,
     NO_USABLE_TOOLS,
+    NO_WORDS,
     format_answer,
 )
 from dodona.models.extractive.plan import Inquiry, build_inquiry
+from dodona.models.extractive.small_talk import answer_small_talk
 
 PROVIDER_NAME: Final = "extractive"  # also the name of its only model
 CHARACTERS_PER_TOKEN: Final = 4
@@ -109,12 +105,15 @@ def _reject_unsupported(request: ModelRequest) -> None:
 
 def _answer_request(request: ModelRequest) -> Done:
     inquiry = build_inquiry(request.messages, request.tools)
+    small_talk = answer_small_talk(request.messages)
     max_chars = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
-    may_call = request.tool_choice is None or request.tool_choice.mode != "none"
+    choice = request.tool_choice
+    may_call = not small_talk and (choice is None or choice.mode != "none")
     calls = _plan_calls(inquiry, request.messages) if may_call else ()
     if calls and _fits("".join(call.name + call.arguments for call in calls), max_chars):
         return _build_done(FinishReason.TOOL_CALLS, AssistantText(calls=calls))
-    text = _cut_at_stop(_answer_text(inquiry), request.stop)
+    text = _answer_text(inquiry, request.messages, small_talk)
+    text = _cut_at_stop(text, request.stop)
     if _fits(text, max_chars):
         return _build_done(FinishReason.STOP, AssistantText(text))
     return _build_done(FinishReason.LENGTH, AssistantText(text[:max_chars]))
@@ -139,15 +138,18 @@ def _plan_calls(inquiry: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall
     return tuple(calls)
 
 
-def _answer_text(inquiry: Inquiry) -> str:
-    if not inquiry.steps:
-        is_empty = bool(inquiry.search_tools) and not inquiry.terms.terms
-        return f"{NO_MODEL_NOTICE}\n\n{NO_TERMS if is_empty else NO_USABLE_TOOLS}\n"
-    return format_answer(
-        inquiry.ranked_passages(),
-        search_summary=inquiry.describe_searches(),
-        failed_results=inquiry.failed_results(),
-    )
+def _answer_text(inquiry: Inquiry, messages: Sequence[Message], small_talk: str) -> str:
+    """Return the answer, with a notice at its end that the conversation contains only once."""
+    if small_talk:
+        text = small_talk
+    elif not inquiry.results:
+        is_empty = bool(inquiry.searches) and not inquiry.question.words
+        text = NO_WORDS if is_empty else NO_USABLE_TOOLS
+    else:
+        text = format_answer(inquiry.findings(), inquiry.failed_results())
+    earlier = (message.text for message in messages if isinstance(message, AssistantText))
+    is_known = any(NO_MODEL_NOTICE in each for each in earlier)
+    return f"{text}\n" if is_known else f"{text}\n\n{NO_MODEL_NOTICE}\n"
 
 
 def _build_done(finish: FinishReason, message: AssistantText) -> Done:

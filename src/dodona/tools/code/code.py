@@ -73,6 +73,11 @@ class IndexedCode:
         await self._wait_until_fresh()
         return await _run_in_thread(lambda: self._index.search(query, limit))
 
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of chunks, and for each word how many have it or a longer form."""
+        await self._wait_until_fresh()
+        return await _run_in_thread(lambda: self._index.count_words(words))
+
     async def definitions(self, name: str, limit: int) -> list[Definition]:
         """Return exact matches, else matches in other case, else the nearest names."""
         await self._wait_until_fresh()
@@ -184,6 +189,9 @@ class NoCode:
 
     async def search(self, query: str, limit: int) -> list[CodeHit]:
         return []
+
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        return 0, {}
 
     async def definitions(self, name: str, limit: int) -> list[Definition]:
         return []

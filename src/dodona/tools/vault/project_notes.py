@@ -142,6 +142,14 @@ class ProjectNotes:
         """Return the best sections for a query."""
         return await self._query(lambda lookup: self.vault.search(query, limit, lookup))
 
+    async def search_sections(self, words: Sequence[str], limit: int) -> builtins.list[NoteHit]:
+        """Return whole sections with any of the words, unranked."""
+        return await self._query(lambda lookup: self.vault.search_sections(words, limit, lookup))
+
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of sections, and for each word how many have it."""
+        return await self.vault.count_words(words)
+
     async def find_relevant(self, question: str, limit: int) -> builtins.list[NoteSummary]:
         """Return the notes that match a question best, then the most recently changed."""
         return await self._query(lambda lookup: self.vault.find_relevant(question, limit, lookup))

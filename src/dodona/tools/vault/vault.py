@@ -135,6 +135,16 @@ class Vault:
         """Return the best sections for a query."""
         return await self._run_read(lambda: self.index.search(query, limit, lookup))
 
+    async def search_sections(
+        self, words: Sequence[str], limit: int, lookup: MarkLookup = NO_LOOKUP
+    ) -> list[NoteHit]:
+        """Return whole sections with any of the words, unranked."""
+        return await self._run_read(lambda: self.index.search_sections(words, limit, lookup))
+
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of sections, and for each word how many have it."""
+        return await self._run_read(lambda: self.index.count_words(words))
+
     async def find_relevant(
         self, question: str, limit: int, lookup: MarkLookup = NO_LOOKUP
     ) -> list[NoteSummary]:

@@ -6,7 +6,7 @@ with the name of the folder.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol, TypeAlias
 
@@ -93,6 +93,10 @@ class Code(Protocol):
     """One project's code: indexed, or none at all."""
 
     async def search(self, query: str, limit: int) -> list[CodeHit]: ...
+
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of chunks, and for each word how many have it or a longer form."""
+        ...
 
     async def definitions(self, name: str, limit: int) -> list[Definition]:
         """Find where a name is defined; `Class.method` finds the method of that class."""

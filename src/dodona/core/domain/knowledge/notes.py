@@ -6,7 +6,7 @@ invalid request, AccessDenied for a forbidden one, and ToolFailed if it cannot b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
@@ -211,6 +211,14 @@ class Notes(Protocol):
         ...
 
     async def search(self, query: str, limit: int) -> list[NoteHit]: ...
+
+    async def search_sections(self, words: Sequence[str], limit: int) -> list[NoteHit]:
+        """Return whole sections with any of the words, unranked."""
+        ...
+
+    async def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of sections, and for each word how many have it."""
+        ...
 
     async def find_relevant(self, question: str, limit: int) -> list[NoteSummary]:
         """Return notes relevant to a question, best first, then the latest ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePath, PurePosixPath
 from threading import Event
@@ -26,7 +26,13 @@ from dodona.tools.code.index.definitions import find_definitions, find_reference
 from dodona.tools.code.index.index_file import DATABASE_FORMAT, get_state
 from dodona.tools.code.index.indexing import IndexProgressCallback, IndexRefresh, load_state
 from dodona.tools.code.index.repo_map import RepoMap
-from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, find_candidates, rerank, search
+from dodona.tools.code.index.search import (
+    SEMANTIC_RERANK_SIZE,
+    count_words,
+    find_candidates,
+    rerank,
+    search,
+)
 from dodona.tools.code.semantic.search import SemanticScorer
 from dodona.tools.line_ranges import select_lines
 from dodona.tools.presentation import suggest_path
@@ -112,6 +118,10 @@ class CodeIndex:
         texts = [f"{hit.title}\n{hit.text}" for hit in hits[:SEMANTIC_RERANK_SIZE]]
         # Outside of the snapshot: this is slow, and indexing must not wait for it.
         return rerank(hits, self._scorer.similarities(query, texts) if texts else (), limit)
+
+    def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of chunks, and for each word how many have it or a longer form."""
+        return self._query(lambda db: count_words(db, words))
 
     def definitions(self, name: str, limit: int) -> list[Definition]:
         """Return the definitions of a name."""

@@ -158,6 +158,20 @@ def _count_chunks(db: sqlite3.Connection, expression: str) -> int:
     return rows.fetchone()[0]
 
 
+def count_words(db: sqlite3.Connection, words: Iterable[str]) -> tuple[int, dict[str, int]]:
+    """Return the number of chunks, and for each word how many have it, up to a maximum.
+
+    A word of some length includes longer ones, because the index has no stems.
+    """
+    total = db.execute("SELECT max(id) FROM chunks").fetchone()[0] or 0
+    terms = {word: Term(word).exact_expression for word in words}
+    expressions = {
+        word: f"{exact} *" if len(word) >= MIN_STEM_LENGTH else exact
+        for word, exact in terms.items()
+    }
+    return total, {word: _count_chunks(db, each) for word, each in expressions.items()}
+
+
 def _score_rare(db: sqlite3.Connection, terms: Iterable[_IndexedTerm]) -> dict[int, float]:
     """Score every chunk with one of the terms, rarest terms first."""
     scores: dict[int, float] = {}

@@ -33,7 +33,7 @@ from dodona.tools.rebuildable_db import (
     transaction,
 )
 from dodona.tools.vault.index import index_rows
-from dodona.tools.vault.index.searcher import SectionSearcher, add_new_terms
+from dodona.tools.vault.index.searcher import SectionSearcher, add_new_terms, count_words
 from dodona.tools.vault.notes.files import MAX_NOTE_BYTES, NoteStamp, read_file, walk_notes
 from dodona.tools.vault.notes.marks import NO_LOOKUP, MarkLookup
 
@@ -132,10 +132,26 @@ class VaultIndex:
 
         def search(db: sqlite3.Connection) -> list[NoteHit]:
             hits = self._searcher.search(db, query, limit=limit, identity=self._file.identity())
-            marks = index_rows.marks_of_notes(db, lookup, (hit.path for hit in hits))
-            return [replace(hit, marks=marks[hit.path]) for hit in hits] if marks else hits
+            return _add_marks(db, hits, lookup)
 
         return self._query_fresh(search)
+
+    def search_sections(
+        self, words: Sequence[str], limit: int, lookup: MarkLookup = NO_LOOKUP
+    ) -> list[NoteHit]:
+        """Return whole sections with any of the words, unranked."""
+
+        def search(db: sqlite3.Connection) -> list[NoteHit]:
+            hits = self._searcher.search_sections(
+                db, words, limit=limit, identity=self._file.identity()
+            )
+            return _add_marks(db, hits, lookup)
+
+        return self._query_fresh(search)
+
+    def count_words(self, words: Sequence[str]) -> tuple[int, dict[str, int]]:
+        """Return the number of sections, and for each word how many have it."""
+        return self._query_fresh(lambda db: count_words(db, words))
 
     def find_relevant(
         self, query: str, limit: int, lookup: MarkLookup = NO_LOOKUP
@@ -299,6 +315,11 @@ class VaultIndex:
 
 _LIST_SQL: Final = "SELECT path, title, tags, mtime_ns, size, blocks FROM notes"
 _NEWEST_SQL: Final = "SELECT path FROM notes ORDER BY mtime_ns DESC, path LIMIT ?"
+
+
+def _add_marks(db: sqlite3.Connection, hits: list[NoteHit], lookup: MarkLookup) -> list[NoteHit]:
+    marks = index_rows.marks_of_notes(db, lookup, (hit.path for hit in hits))
+    return [replace(hit, marks=marks[hit.path]) for hit in hits] if marks else hits
 
 
 def _note_from_row(row: tuple[str, str, str, int, int, bytes], lookup: MarkLookup) -> NoteSummary:

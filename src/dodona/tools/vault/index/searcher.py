@@ -29,11 +29,14 @@ from itertools import accumulate, islice
 from time import time
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from dodona.core.domain.knowledge.notes import NoteHit
 from dodona.tools.rebuildable_db import FileIdentity
 
 MAX_EXPANDED_WORDS: Final = 20  # words that a substring may expand to
 MAX_SECTIONS_PER_NOTE: Final = 2  # further hits of a note rank last
+MAX_WHOLE_CHARS: Final = 2_400  # of a section that is put together from its parts
 MAX_RANKED: Final = 1_500
 MAX_COUNTED: Final = 6_000  # a term in more sections counts as being everywhere
 MAX_RECENT: Final = 300
@@ -91,6 +94,19 @@ class SectionSearcher:
             )
             for section in best
         ]
+
+    def search_sections(
+        self, db: sqlite3.Connection, words: Sequence[str], *, limit: int, identity: FileIdentity
+    ) -> list[NoteHit]:
+        """Return the sections that contain the best matches for any of the words, unranked.
+
+        A long section is indexed in parts; here it is whole again, up to `MAX_WHOLE_CHARS`.
+        """
+        best = self._best_sections(db, words, limit=limit, identity=identity)
+        chosen = {each.section for each in best}
+        nearby = {section + offset for section in chosen for offset in range(-2, 3)}
+        rows = sorted(_read_sections(db, _PARTS_SQL, nearby).items())
+        return [hit for ids, hit in _join_parts(rows) if not chosen.isdisjoint(ids)]
 
     def search_paths(
         self, db: sqlite3.Connection, query: str, *, limit: int, identity: FileIdentity
@@ -185,6 +201,16 @@ def _by_name_and_age(
     return qualities
 
 
+def count_words(db: sqlite3.Connection, words: Iterable[str]) -> tuple[int, dict[str, int]]:
+    """Return the number of sections, and for each word how many have it, up to a maximum."""
+    (total,) = db.execute("SELECT sections FROM state").fetchone()
+    counts = {
+        word: db.execute(_COUNT_SQL, (phrase_expression(word), MAX_COUNTED + 1)).fetchone()[0]
+        for word in words
+    }
+    return total, counts
+
+
 def _inverse_frequency(count: int, total: int) -> float:
     """Return the IDF of BM25: higher for rarer terms."""
     return max(math.log((total - count + 0.5) / (count + 0.5)), 1e-6)
@@ -209,6 +235,10 @@ _LOCATIONS_SQL: Final = (
     "SELECT s.id, n.mtime_ns, n.path, s.first FROM sections s JOIN notes n ON n.id = s.note"
     " WHERE s.id IN ({})"
 )
+_PARTS_SQL: Final = (
+    "SELECT s.id, n.path, s.first, s.last, n.title, s.headings, s.body FROM sections s"
+    " JOIN notes n ON n.id = s.note WHERE s.id IN ({})"
+)
 _TEXTS_SQL: Final = (
     "SELECT s.id, s.last, n.title, s.headings, s.body FROM sections s"
     " JOIN notes n ON n.id = s.note WHERE s.id IN ({})"
@@ -221,6 +251,33 @@ def _read_sections(
     """Run a statement for some sections; return the rows by section id."""
     placeholders = ",".join("?" * len(sections))
     return {row[0]: row[1:] for row in db.execute(statement.format(placeholders), tuple(sections))}
+
+
+def _join_parts(rows: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[tuple[set[int], NoteHit]]:
+    """Yield sections with the ids of their parts; rows are (id, part), in order.
+
+    A long section is divided again, but not inside a fence.
+    """
+    ids: set[int] = set()
+    joined: NoteHit | None = None
+    for section, row in rows:
+        part = NoteHit(*row)
+        if joined and section - 1 in ids and _may_join(joined, part):
+            text = joined.text + "\n" * (part.first - joined.last) + part.text
+            joined = replace(joined, last=part.last, text=text)
+            ids.add(section)
+            continue
+        if joined:
+            yield ids, joined
+        ids, joined = {section}, part
+    if joined:
+        yield ids, joined
+
+
+def _may_join(section: NoteHit, part: NoteHit) -> bool:
+    is_same = (section.path, section.headings) == (part.path, part.headings)
+    is_fence_open = section.text.count("\n```") % 2 == 1
+    return is_same and (is_fence_open or len(section.text) + len(part.text) <= MAX_WHOLE_CHARS)
 
 
 def _score_sections(
