@@ -11,6 +11,7 @@ from dodona.core.ports.tools import Tool, ToolCategory
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools import notify_self
 from dodona.tools.code import add_code_tools
+from dodona.tools.passages import add_passage_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
@@ -23,8 +24,8 @@ ABOUT: Final[Mapping[ToolCategory, str]] = {
     ToolCategory.THREAD: "Logs of thoughts and decisions. See [how to](../how-to/keep-threads.md).",
     ToolCategory.CODE: "The project's source code. See [how to](../how-to/read-code.md).",
     ToolCategory.WEB: "Web search and web pages. See [how to](../how-to/read-the-web.md).",
-    ToolCategory.META: "Notes of the agent to itself, and delegation to a subagent, which can use "
-    "the tools that list it under agents.",
+    ToolCategory.META: "Notes of the agent to itself, delegation to a subagent, which can use the "
+    "tools that list it under agents, and the search that only the embedded default has.",
 }
 
 # The tools need their stores only when they are called, and none is called here.
@@ -58,6 +59,7 @@ def registered() -> Iterator[Tool]:
     add_vault_tools(registry, _NO_STORE)
     add_thread_tools(registry, _NO_STORE)
     add_code_tools(registry, _NO_STORE)
+    add_passage_tool(registry, _NO_STORE, _NO_STORE, _NO_STORE)
     notify_self.add(registry, _NO_STORE)
     add_web_tools(registry, engine=None, http=GuardedHttp("docs"), limits=FetchLimits())
     agents = ("oracle", *SUBAGENTS)

@@ -66,6 +66,13 @@ def test_a_word_that_occurs_nowhere_weighs_most() -> None:
     assert unseen.coverage < 0.2 < seen.coverage
 
 
+def test_in_a_small_project_every_word_counts() -> None:
+    """With one note, each of its words is in all notes."""
+    one = Frequencies(1, {"oak": 1}, frozenset({"stand"}))
+    (only,) = ranked("oak stand", note("The oak stood here."), counts=one)
+    assert only.coverage > 0.5
+
+
 def test_the_absence_of_a_common_word_says_nothing() -> None:
     """People use other verbs than authors."""
     common = Frequencies(COUNTS.total, COUNTS.counts, frozenset({"bring"}))

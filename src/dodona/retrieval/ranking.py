@@ -27,6 +27,8 @@ GROUP_WEIGHT: Final = 0.2
 PROXIMITY_WEIGHT: Final = 1.5
 WINDOW: Final = 10  # words between which two words are near each other
 MISSING_WEIGHT: Final = 0.4  # in the coverage, of a word that other documents have
+# In a project with two notes, a word that both have is not meaningless.
+UNKNOWN_DOCUMENTS: Final = 100
 SYNONYM_WEIGHT: Final = 0.3  # of a synonym, relative to the word itself
 UNSEEN_WEIGHT: Final = 1.3  # of a word that occurs nowhere, relative to one that occurs once
 
@@ -53,7 +55,8 @@ class Frequencies:
     def weight(self, term: str) -> float:
         """Return the IDF of BM25: higher for rarer terms."""
         count = min(self.counts.get(term, 0), self.total)
-        weight = math.log(1 + (self.total - count + 0.5) / (count + 0.5))
+        total = self.total + UNKNOWN_DOCUMENTS
+        weight = math.log(1 + (total - count + 0.5) / (count + 0.5))
         return weight if count else UNSEEN_WEIGHT * weight
 
     def says_nothing_without(self, term: str) -> bool:

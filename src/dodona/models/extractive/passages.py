@@ -1,7 +1,7 @@
 """Splits tool results into passages that can be quoted.
 
 search_passages returns passages that are ranked already. Other results consist of blocks: a head
-`path:first-last  title`, then indented text; or of plain text, such as a file.
+`path:first-last  title`, then indented text; of lines `path:line: text`; of JSON; or of plain text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ from dodona.retrieval.words import terms_in
 MAX_TEXT_CHARS: Final = 32_768  # of a result: tools put their best results first
 MAX_BLOCKS: Final = 100
 MIN_COVERAGE: Final = 0.6  # share of the question that a passage must cover
-COLLECTION_SIZE: Final = 100  # results are the best of a collection whose size is unknown
 SEE_ALSO: Final = 3
 MAX_USES: Final = 12
 MAX_LINE_CHARS: Final = 300
 
-_USE: Final = re.compile(r"[^\s:][^:\n]{0,200}:\d{1,7}: ")
+_USE: Final = re.compile(r"([^\s:][^:\n]{0,200}\.[A-Za-z]\w{0,7}):(\d{1,7}): ")
 _PATH_KEYS: Final = ("path", "file", "url", "source")
 _FRONT_MATTER: Final = re.compile(r"---\n(?:[^\n]*\n){1,100}?---\n")
 _HEAD: Final = re.compile(
@@ -109,7 +108,7 @@ def rank_results(results: Sequence[ToolResult], question: ParsedQuestion) -> Fin
     counts = Counter[str]()
     for document in documents:
         counts.update(terms.keys() & {*terms_in(document.title), *terms_in(document.body)})
-    frequencies = Frequencies(COLLECTION_SIZE + len(documents), counts, frozenset(terms))
+    frequencies = Frequencies(len(documents), counts, frozenset(terms))
     ranked = rank(terms, documents, frequencies)
     if not ranked or ranked[0].coverage < MIN_COVERAGE:
         return Findings()
@@ -155,10 +154,13 @@ def _split_text(text: str) -> Iterator[Passage]:
         is_below = line.startswith("    ") or not line.strip()
         has_text = at + 1 < len(lines) and lines[at + 1].startswith("    ")
         match = _HEAD.fullmatch(line) if has_text and not line.startswith(" ") else None
-        if match or (head and not is_below) or (not head and not line.strip()):
+        use = None if head and is_below else _USE.match(line)
+        if match or use or (head and not is_below) or (not head and not line.strip()):
             yield from _finish_block(head, block)
             head, block = match, []
-        if not match:
+        if use:
+            yield Passage(line[use.end() :], use[1], int(use[2]), int(use[2]))
+        elif not match:
             block.append(line)
     yield from _finish_block(head, block)
 

@@ -75,3 +75,20 @@ def test_at_a_terminal(tmp_path: Path, slow: SlowModel) -> None:
         terminal.until("› ")
         terminal.type("\x04")
         assert terminal.ended() == 0
+
+
+@pytest.mark.timeout(180)
+def test_the_notice_of_the_embedded_default_is_dim_and_shown_once(tmp_path: Path) -> None:
+    """After the first answer of a conversation, in a terminal."""
+    (tmp_path / "dodona.toml").write_text("[agent]\nprovider = 'extractive'\n", encoding="utf-8")
+    with at_terminal(tmp_path, "chat") as terminal:
+        terminal.until("› ")
+        terminal.type("hello\n")
+        assert "I answer questions about this project" in terminal.until("\x1b[2mNo language model")
+        terminal.until("\x1b[0m")
+        terminal.until("› ")
+        terminal.type("thanks\n")
+        assert "No language model" not in terminal.until("You are welcome.")
+        assert "No language model" not in terminal.until("› ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0
