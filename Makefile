@@ -15,7 +15,7 @@ AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 # Peers have their own environment: their pins conflict with ours.
 BENCH := .venv-bench
 
-.PHONY: help setup dev run test test-fast retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
+.PHONY: help setup dev run test test-fast retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-answers bench-crash \
         docs constraints clean
 
 help: ## List the targets
@@ -112,6 +112,9 @@ bench-run: dev $(BENCH)/.installed ## Benchmark whole runs against other agent f
 
 bench-websockets: dev ## Open ten thousand WebSocket connections to one gateway
 	@$(BIN)/python bench/websockets.py
+
+bench-answers: dev ## Measure the embedded default's answers on public projects, which pip downloads
+	@$(BIN)/python bench/answers.py
 
 bench-crash: dev ## Kill Dodona 200 times during runs and check that nothing is lost
 	@$(BIN)/python bench/crash.py

@@ -189,7 +189,7 @@ async def test_what_is_this_names_some_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", ["hello world program", "what can you do with a lane?", "help me with lanes"]
+    "question", ["hello world program", "thanks, what is a lane?", "help me with lanes"]
 )
 async def test_a_real_question_is_no_small_talk(question: str) -> None:
     """It only begins like that."""

@@ -26,15 +26,18 @@ _GREETING: Final = re.compile(
     r"(?:hi|hey|hello|good (?:morning|afternoon|evening|day)|greetings|hallo|moin|servus|salut"
     r"|guten (?:morgen|tag|abend)|hola|bonjour)(?: there| dodona| oracle)?"
 )
-_THANKS: Final = re.compile(r"(?:thanks|thank you|thx|danke|vielen dank|merci)(?: .{0,20})?")
+_THANKS: Final = re.compile(
+    r"(?:ok )?(?:thanks|thank you|thx|danke|vielen dank|merci)"
+    r"(?: a lot| (?:so|very) much| again| dodona)?"
+)
 _HELP: Final = re.compile(
     r"help|hilfe|(?:what|how) can (?:you|i) (?:do|ask)(?: (?:here|you|for me))?|what do you do"
     r"|how does this work|(?:can|could) you help(?: me)?|was kannst du(?: alles)?|wer bist du"
     r"|who are you|what are you|was machst du"
 )
 _WHAT_IS_THIS: Final = re.compile(
-    r"what(?: is|'s|s) (?:this|dodona this)(?: (?:thing|tool|program|place))?|was ist (?:das|dies)"
-    r"|where am i|wo bin ich"
+    r"what(?: is|'s|s) this(?: (?:thing|tool|program|place))?|was ist (?:das|dies)|where am i"
+    r"|what(?: is|'s|s) (?:this|the) (?:project|repository|repo|vault)(?: about)?|wo bin ich"
 )
 
 
