@@ -98,23 +98,23 @@ def terms_of_word(word: str) -> tuple[str, ...]:
         return ()
     if _UNSPACED.search(word):
         return tuple(word[at : at + 2] for at in range(max(1, len(word) - 1)))
-    parts = [stem(part) for part in split_identifier(word)]
+    parts = [stem(fold(part)) for part in split_identifier(word)]
     return tuple(parts) if len(parts) == 1 else (fold(word), *parts)
 
 
 def split_identifier(word: str) -> list[str]:
-    """Return the parts of an identifier, folded; a word has one part."""
+    """Return the parts of an identifier in lower case; a word has one part."""
     if not word.isascii():
-        return [fold(part) for part in word.split("_") if part] or [fold(word)]
+        return [part.lower() for part in word.split("_") if part] or [word.lower()]
     parts = [part.lower() for part in _PART.findall(word)]
     return parts if len(parts) > 1 else [word.strip("_").lower() or word]
 
 
 def fold(word: str) -> str:
-    """Return a word without case and accents."""
+    """Return a word without case and accents, as full-text indexes fold it: ß stays."""
     if word.isascii():
         return word.lower()
-    decomposed = unicodedata.normalize("NFD", word.casefold())
+    decomposed = unicodedata.normalize("NFD", word.lower())
     return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
@@ -162,8 +162,8 @@ STOP_WORDS: Final = frozenset(map(fold, _STOP_WORD_TEXT.split()))
 def search_forms(word: str) -> dict[str, str]:
     """Return the terms of a word, each with the form in which an index has it."""
     parts = split_identifier(word)
-    forms = {stem(part): part for part in parts}
-    return forms if len(parts) == 1 else {fold(word): fold(word), **forms}
+    forms = {stem(fold(part)): part for part in parts}
+    return forms if len(parts) == 1 else {fold(word): word.lower(), **forms}
 
 
 def significant_words(text: str) -> Iterator[str]:

@@ -140,6 +140,13 @@ def test_words_that_are_everywhere(code: Repository) -> None:
     assert code.found("common zebra")[0] == "rare.py"
 
 
+def test_words_are_counted_with_longer_ones(shelf: Repository) -> None:
+    """The index has no stems; a short word is only counted as it is."""
+    total, counts = shelf.index.count_words(("garden", "größe", "max", "wait", "ite", "zebra"))
+    assert total == len(FILES)
+    assert counts == {"garden": 1, "größe": 1, "max": 1, "wait": 1, "ite": 0, "zebra": 0}
+
+
 def test_a_line_without_an_end_is_cut(code: Repository) -> None:
     """A hit must not bring a whole file with it."""
     code.write("a.js", "var reserve=1;" * 5_000)

@@ -146,6 +146,32 @@ def test_what_is_remembered_of_a_term_is_of_the_index_as_it_is(notes: Notes) -> 
     assert (notes.found("cord"), notes.found("elm")) == ([], ["b.md"])
 
 
+def test_a_section_is_put_together_from_its_parts(notes: Notes) -> None:
+    """A long one is divided again, but not inside a fence; other notes are left out."""
+    fence = "```\n" + "\n\n".join(f"value_{n} = {n}  # fenced" for n in range(90)) + "\n```"
+    short = "\n\n".join("Oaks speak through their leaves, and priests listen." for _ in range(30))
+    notes.write("a.md", f"# Oaks\n\n{short}\n\n## Code\n\n{fence}\n")
+    notes.write("b.md", "# Beeches\n\nNo match.\n")
+    lines = (notes.root / "a.md").read_text().split("\n")
+    found = notes.index.search_sections(["oaks", "fenced"], 10)
+    for hit in found:
+        assert hit.text == "\n".join(lines[hit.first - 1 : hit.last])
+    assert {hit.headings for hit in found} == {"", "Code"}
+    assert [hit.text for hit in found if hit.headings == "" and len(hit.text) > 1_500] != []
+    code = [hit.text for hit in found if hit.headings == "Code"]
+    assert all(text.count("```") % 2 == 0 for text in code)
+
+
+def test_words_are_counted_in_any_form(notes: Notes) -> None:
+    """In how many sections they occur; words that are nowhere count zero."""
+    notes.write("a.md", "# One\n\nTwo budgets.\n\n## More\n\nA größe budget.")
+    words = ("budget", "budgets", "größe", "zebra")
+    assert notes.index.count_words(words) == (
+        2,
+        {"budget": 2, "budgets": 2, "größe": 1, "zebra": 0},
+    )
+
+
 def test_relevant_notes_are_those_that_fit_and_then_the_newest(notes: Notes) -> None:
     """Each once, and no more than asked for."""
     for number, name in enumerate(("old", "older", "oldest")):
