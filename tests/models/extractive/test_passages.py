@@ -11,6 +11,7 @@ from dodona.models.extractive.passages import (
     MAX_USES,
     Findings,
     Passage,
+    best_part,
     find_uses,
     rank_results,
     read_file,
@@ -111,6 +112,18 @@ def test_a_file_is_read_without_head_and_front_matter() -> None:
         "# Title\n\nText.", "a.md", 4, 6, "Title (version 1)"
     )
     assert read_file(result("Text."), "a.md") == Passage("Text.", "a.md")
+
+
+def test_of_a_long_file_the_section_that_was_asked_for_is_quoted() -> None:
+    """With its lines; without one that fits, the beginning is."""
+    filler = "Other words. " * 100
+    before, after = f"# Notes\n\n{filler}\n\n```\n# no heading\n```", f"## Rest\n\n{filler}"
+    text = f"{before}\n\n## Budgets\n\nA ceiling.\n\n{after}"
+    file = Passage(text, "x.md", 4, 20)
+    budgets = best_part(file, parse_question("What does x.md say about budgets?"))
+    assert budgets == Passage("## Budgets\n\nA ceiling.", "x.md", 12, 14)
+    for question in ("What is in x.md?", "What does x.md say about turnips?"):
+        assert best_part(file, parse_question(question)) == file
 
 
 @given(st.text(alphabet=" \n:-#abc1.`", max_size=200))

@@ -10,7 +10,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from textwrap import dedent
 from typing import Any, Final, cast
 
@@ -20,12 +21,14 @@ from dodona.retrieval.ranking import Frequencies, TextUnit, rank
 from dodona.retrieval.words import terms_in
 
 MAX_TEXT_CHARS: Final = 32_768  # of a result: tools put their best results first
+MAX_WHOLE_FILE_CHARS: Final = 1_500  # of a file that the question names
 MAX_BLOCKS: Final = 100
 MIN_COVERAGE: Final = 0.6  # share of the question that a passage must cover
 SEE_ALSO: Final = 3
 MAX_USES: Final = 12
 MAX_LINE_CHARS: Final = 300
 
+_HEADING: Final = re.compile(r" {0,3}#{1,6}\s")
 _USE: Final = re.compile(r"([^\s:][^:\n]{0,200}\.[A-Za-z]\w{0,7}):(\d{1,7}): ")
 _PATH_KEYS: Final = ("path", "file", "url", "source")
 _FRONT_MATTER: Final = re.compile(r"---\n(?:[^\n]*\n){1,100}?---\n")
@@ -186,3 +189,30 @@ def read_file(result: ToolResult, path: str) -> Passage:
     if front := _FRONT_MATTER.match(text):
         first, text = first + front[0].count("\n"), text[front.end() :]
     return Passage(text, path, first, last, match["title"] or "")
+
+
+def best_part(file: Passage, question: ParsedQuestion) -> Passage:
+    """Return the section of a long file that the question is about; else the file."""
+    names = set(terms_in(" ".join(question.paths)))
+    terms = {term: value for term, value in question.terms().items() if term not in names}
+    if not terms or len(file.text) <= MAX_WHOLE_FILE_CHARS:
+        return file
+    parts = list(_split_at_headings(file))
+    units = [TextUnit("", each.text.partition("\n")[0], each.text) for each in parts]
+    best = rank(terms, units, Frequencies(len(units), {}, frozenset(terms)))
+    return parts[best[0].index] if best and best[0].coverage >= MIN_COVERAGE else file
+
+
+def _split_at_headings(file: Passage) -> Iterator[Passage]:
+    lines = file.text.split("\n")
+    fences = accumulate(line.lstrip().startswith("```") for line in lines)
+    starts = [
+        at
+        for at, (line, fence) in enumerate(zip(lines, fences, strict=True))
+        if at and fence % 2 == 0 and _HEADING.match(line)
+    ]
+    for begin, end in pairwise([0, *starts, len(lines)]):
+        text = "\n".join(lines[begin:end]).rstrip()
+        first = file.first + begin if file.first else 0
+        last = first + text.count("\n") if first else 0
+        yield replace(file, text=text, first=first, last=last)

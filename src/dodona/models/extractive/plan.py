@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 from dodona.core.messages import AssistantText, Message, ToolCall, ToolResult, ToolSpec, UserText
 from dodona.models.extractive.passages import (
     Findings,
+    best_part,
     find_uses,
     merge_findings,
     rank_results,
@@ -87,7 +88,7 @@ class Inquiry:
         """Return what to quote: a named file, uses of a name, passages, or other results."""
         done = [each for each in self.results if not each.result.failed]
         if files := [read_file(each.result, each.path) for each in done if each.path]:
-            return Findings(tuple(files))
+            return Findings(tuple(best_part(file, self.question) for file in files))
         uses = find_uses([each.result for each in done if _lists_uses(each.name)])
         passages = [read_ranked(each.result) for each in done if each.name == PASSAGE_TOOL]
         found = merge_findings([uses, *passages])
