@@ -144,7 +144,7 @@ async def test_it_quotes_the_best_passage_and_names_others() -> None:
     assert turns == [[("search_passages", {"question": "How do budgets work?"})]]
     assert answer.message.text == (
         "> # Budgets\n>\n> A ceiling.\n\n— `budgets.md`, lines 3–9\n\n"
-        "See also:\n\n- Limits \\> Warnings — `runs/limits.md` (lines 3–9)" + NOTICE
+        "See also:\n\n- Limits > Warnings — `runs/limits.md` (lines 3–9)" + NOTICE
     )
     assert (answer.finish, answer.provider, answer.model) == (
         FinishReason.STOP,
