@@ -38,7 +38,7 @@ def test_the_sample_vault_answers_without_a_key(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "reserving before and settling after" in done.stdout
     assert "\nSources:\n  runs/budgets.md:" in done.stdout
-    assert "→ vault_search {" in done.stderr
+    assert "→ search_passages {" in done.stderr
 
 
 def test_one_document(tmp_path: Path) -> None:
