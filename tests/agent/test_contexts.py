@@ -264,3 +264,26 @@ async def test_a_long_exchange_does_not_fill_the_context(file: Path) -> None:
         texts = " ".join(message.text for message in model.requests[-1].messages)
         assert "x x x x" not in texts
         assert "What grows there?" in texts
+
+
+async def test_the_question_after_a_long_exchange_is_answered(file: Path) -> None:
+    """Before there is a summary, the tool calls of the exchange are left out."""
+    long = [calls(("echo", filled(2500))), calls(("echo", filled(2600))), "Oaks."]
+    model = ScriptedModel([*long, "Yes."])
+    policy = {"summarise_results": False, "compress_context": False}
+    async with opened(file, model, token_budget=4000, **policy) as here:
+        await here.answered("What grows there?")
+        assert (await here.answered("And?")).answer == "Yes."
+        texts = [message.text for message in model.requests[-1].messages]
+        assert not any("x x x x" in text for text in texts)
+        assert {"What grows there?", "Oaks.", "And?"} <= set(texts)
+
+
+async def test_old_exchanges_make_room_for_a_question(file: Path) -> None:
+    """A long question is answered, with as much of the conversation as fits."""
+    model = ScriptedModel(["Yes.", "Yes.", "Yes."])
+    async with opened(file, model, token_budget=4000, compress_context=False) as here:
+        await here.answered(filled(2000))
+        await here.answered(filled(1500))
+        assert (await here.answered(filled(1900))).answer == "Yes."
+        assert len(model.requests[-1].messages) == len(model.requests[0].messages) + 2

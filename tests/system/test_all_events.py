@@ -141,6 +141,10 @@ def tries(*names: str) -> Reply:
 async def conversation(seen: Witness, vault: Path) -> None:
     """Another model, a note that has changed, notes to itself, and too much to remember."""
     note = calls(Call("notify_self", {"message": "Mind the oak."}))
+    sentence = "The administration of Dodona communicates extraordinary recommendations.\n"
+    (vault / "long.md").write_text(sentence * 225)  # many characters, but not many tokens
+    long = calls(Call("vault_read", {"path": "long.md"}))
+    await seen.sees("Read all of it.", long, says("Read."))
     await seen.sees("Read.", calls(Call("vault_read", {"path": "oak.md"})), note, says("Read."))
     (vault / "oak.md").write_text("# The oak\n\nIt fell silent.\n")
     await seen.sees("And now?", says("As before."), new=False, model="other-model")

@@ -154,8 +154,8 @@ async def test_the_longest_question(client: Client, script: Script) -> None:
     """10,000 characters are a question, whatever they are."""
     script.will(says("Long."))
     room = 10_000 - len(client.tag) - 1
-    assert (await client.ask("🌳" * room))["answer"] == "Long."
-    assert "🌳" * room in script.asked[0].question
+    assert (await client.ask("ü" * room))["answer"] == "Long."
+    assert "ü" * room in script.asked[0].question
 
 
 async def test_another_projects_node(client: Client, script: Script) -> None:

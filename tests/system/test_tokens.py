@@ -98,7 +98,8 @@ async def test_without_a_model_no_tokens_are_used(own: Client) -> None:
         f'[store]\nurl = "{own.up.home.store}"\n[budgets]\ndaily = 0\nsession = 0\n'
     )
     await own.up.begin()
-    answered = await own.ask("What does the oak say?")
+    question = own.question("") | {"question": "What did the oak say?"}
+    answered = (await own.send("POST", "/api/oracle", question)).json
     assert "leaves" in answered["answer"]
     assert answered["tokens_used"] == 0
     assert await shown(own, answered["run_id"]) == {0}

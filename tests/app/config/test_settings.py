@@ -32,7 +32,8 @@ def test_nothing_has_to_be_set() -> None:
     assert (settings.gateway.host, settings.gateway.port) == ("127.0.0.1", 7200)
     assert (settings.vault.path, settings.agent.tree) == (None, None)
     assert (settings.context.idle_minutes, settings.context.token_budget) == (1440, 16_000)
-    for _, budget in settings.budgets:
+    for scope in ("session", "agent", "user", "daily", "monthly"):
+        budget = getattr(settings.budgets, scope)
         assert (budget.tokens, budget.usd) == (None, None)
 
 

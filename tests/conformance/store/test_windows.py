@@ -83,10 +83,10 @@ async def test_the_token_budget_fills_a_window_too(store: Store) -> None:
     """4,000 tokens, 1,000 a run: the fifth does not fit, and two of them are left."""
     found: list[list[str]] = []
     for number in range(9):
-        run = await asked(store, str(number), tokens=500, token_budget=4000)
+        run = await asked(store, str(number), tokens=100, token_budget=4000)
         found.append(questions(run))
         assert seen(run).tokens <= 4000
-        await ended(store, run, tokens=500)
+        await ended(store, run, tokens=900)
     assert found == [
         *([str(n) for n in range(last)] for last in range(5)),
         ["3", "4"],
@@ -99,7 +99,7 @@ async def test_the_token_budget_fills_a_window_too(store: Store) -> None:
 async def test_the_newest_run_is_seen_whatever_it_weighs(store: Store) -> None:
     """A question that refers to the last answer must find it."""
     await ended(store, await asked(store, "small", token_budget=4000))
-    await ended(store, await asked(store, "huge", tokens=9000))
+    await ended(store, await asked(store, "huge"), tokens=9000)
     run = await asked(store, "next")
     assert questions(run) == ["huge"]
     assert seen(run).is_truncated

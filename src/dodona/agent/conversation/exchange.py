@@ -143,15 +143,24 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"malformed": arguments}
 
 
-def to_model_messages(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
-    """Convert stored messages to model messages; a tool call and its result stay together."""
-    return tuple(expanded for message in messages for expanded in _expand(message))
+def to_model_messages(
+    messages: Iterable[StoredMessage], *, is_brief: bool = False
+) -> tuple[Message, ...]:
+    """Convert stored messages to model messages; a tool call and its result stay together.
+
+    Brief messages are questions and answers only, without tool calls.
+    """
+    return tuple(
+        expanded for message in messages for expanded in _expand(message, is_brief=is_brief)
+    )
 
 
-def _expand(message: StoredMessage) -> Iterator[Message]:
+def _expand(message: StoredMessage, *, is_brief: bool) -> Iterator[Message]:
     match message.role:
         case "user":
             yield UserText(message.content)
+        case "assistant" if is_brief:
+            yield AssistantText(message.content)
         case "assistant":
             record = ExchangeRecord.read(message)
             turns = [each.turn() for each in record.turns]

@@ -7,7 +7,7 @@ serialised for the provider again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -58,17 +58,22 @@ class History:
         )
 
 
-def load_history(inputs: ClaimedRun) -> History:
-    """Return the history before a run; a cached window has it already."""
+def load_history(inputs: ClaimedRun, count_tokens: Callable[[str], int]) -> History:
+    """Return the history before a run; a cached window has it already.
+
+    The tool calls of an exchange that exceeds the context budget are left out.
+    """
     window = inputs.window
     if isinstance(window, CachedWindow):
         return window.payload
-    messages = to_model_messages(window.messages)
+    is_brief = window.tokens + inputs.question.token_count > inputs.context.max_tokens
+    messages = to_model_messages(window.messages, is_brief=is_brief)
     if window.summary is not None:
         text = window.summary.content
         messages = (ContextText(f"{SUMMARY_PREFIX}\n{text}"), *messages)
     runs = len({message.run_id for message in window.messages})
-    tokens = window.tokens + TOKENS_PER_MESSAGE * len(messages)
+    text_tokens = sum(count_tokens(each.text) for each in messages) if is_brief else window.tokens
+    tokens = text_tokens + TOKENS_PER_MESSAGE * len(messages)
     return History(messages, tokens, runs, digest_messages(messages), window_provenance(window))
 
 

@@ -146,7 +146,9 @@ class RunContext:
         self.feed = feed
         self.role = role = snapshot.role
         # A subagent sees only its task.
-        self.history = history = History() if role.parent_step else load_history(inputs)
+        self.history = history = (
+            History() if role.parent_step else load_history(inputs, self.count_tokens)
+        )
         self.billing = _billing_scope(inputs, snapshot.agent_id, deps.redact)
         inbox = Inbox(
             deps.subscribers, overrides.disabled_subscribers, overrides.enabled_subscribers

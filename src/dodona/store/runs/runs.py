@@ -390,9 +390,9 @@ def _claim(
     context = target.context
     if context is None or node.session_key is not None:
         context = placeholder_context(user_id, project_id, token_budget=token_budget)
-    window, extent = _load_window(
-        tx, node, budget=context.token_budget, max_runs=target.max_window_runs
-    )
+    question = read_question(tx, node.id)
+    budget = context.history_budget(question.token_count)
+    window, extent = _load_window(tx, node, budget=budget, max_runs=target.max_window_runs)
     oldest, run_count, token_count = extent or (None, None, None)
     now = time()
     claim = tx.fetch_one(
@@ -407,7 +407,6 @@ def _claim(
     )
     assert claim is not None
     row = None if node.pins_hash is None else tx.fetch_one(_SELECT_PINS, pins_hash=node.pins_hash)
-    question = read_question(tx, node.id)
     return ClaimedRun(
         *(node.id, node.conversation_id, claim[0], owner, node.parent_id),
         question=question,

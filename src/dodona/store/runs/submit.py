@@ -210,7 +210,8 @@ def _insert_claimed(
     assert context is not None
     assert lane is not None
     parent_id = lane.head_id if request.parent_id is None else request.parent_id
-    window, extent = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
+    budget = context.history_budget(request.token_count)
+    window, extent = _load_window(tx, request, target, lane, parent_id, budget=budget)
     run_id = tx.insert(
         _INSERT_CLAIMED,
         conversation_id=lane.conversation_id,

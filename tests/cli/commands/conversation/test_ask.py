@@ -28,6 +28,8 @@ FIELDS = {
     "context_id",
     "run_id",
     "context_tokens_remaining",
+    "finish",
+    "termination_reason",
     "marks",
 }
 

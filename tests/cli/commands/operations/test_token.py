@@ -154,7 +154,7 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{here}/healthz", timeout=30) as answer:  # noqa: S310
             assert answer.status == 200
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(here, timeout=30)  # noqa: S310
+            urllib.request.urlopen(f"{here}/api/projects", timeout=30)  # noqa: S310
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,7 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "trust.hold_calls              true            default\n"
         'trust.writes                  "approve"       default\n'
         "librarian.summarise           true            default\n"
+        "librarian.summarise_lists     false           default\n"
         "context.idle_minutes          1440            default\n"
         "context.token_budget          16000           default\n"
         "context.compress              true            default\n"
@@ -172,6 +173,7 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "budgets.daily.usd             -               default\n"
         "budgets.monthly.tokens        -               default\n"
         "budgets.monthly.usd           -               default\n"
+        "budgets.wait_seconds          10.0            default\n"
         'prices."gpt-4.1".input        1.0             dodona.toml:6\n'
         'prices."gpt-4.1".output       2.0             dodona.toml:7\n'
         'prices."gpt-4.1".cache_read   -               default\n'

@@ -20,6 +20,7 @@ from psycopg.sql import SQL, Identifier
 
 from dodona.core.errors import ConfigError, StoreError
 from dodona.store import Durability, Store, StoreState, inspect, migrate, parse_location
+from dodona.store.db.database import WatchedDatabase
 from dodona.store.db.migrate import NEWEST_REVISION, RETIRED_REVISIONS, VERSION_TABLE
 from dodona.store.db.sqlite import SqliteDatabase
 from tests.conformance.store.saying import exchange
@@ -142,8 +143,10 @@ async def test_durability_is_what_the_database_is_told(
     """FULL survives a power cut, NORMAL a killed process; the log is on in both."""
     file = str(tmp_path / "dodona.db")
     async with await Store.open(file, redact=str, durability=durability) as store:
-        assert isinstance(store.database, SqliteDatabase)
-        execute = store.database._writer._connection.execute
+        assert isinstance(store.database, WatchedDatabase)
+        database = store.database._database
+        assert isinstance(database, SqliteDatabase)
+        execute = database._writer._connection.execute
         assert execute("PRAGMA synchronous").fetchone() == (synchronous,)
         assert execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert execute("PRAGMA foreign_keys").fetchone() == (1,)

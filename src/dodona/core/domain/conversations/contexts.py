@@ -55,6 +55,10 @@ class OracleContext:
         """The most tokens that a question may need with its history: 110 % of the budget."""
         return self.token_budget * 11 // 10
 
+    def history_budget(self, question_tokens: int) -> int:
+        """The most tokens that the history before a question may have."""
+        return min(self.token_budget, self.max_tokens - question_tokens)
+
     def check_size(
         self, question_tokens: int, *, history_tokens: int = 0, session_key: str | None = None
     ) -> None:
