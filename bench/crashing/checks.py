@@ -5,7 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
+
+import psycopg
 
 from crashing.client import Asked
 from crashing.plans import Call, Plan, words
@@ -40,7 +43,7 @@ def kept_calls(trial: Trial, plan: Plan) -> list[Call]:
 
 def expected_text(trial: Trial, plan: Plan) -> str:
     found = enumerate(kept(trial, plan))
-    return "".join("".join(words(plan.number, turn, request)) for turn, request in found)
+    return "\n\n".join("".join(words(plan.number, turn, request)) for turn, request in found)
 
 
 def told(trial: Trial) -> Iterator[Asked]:
@@ -126,7 +129,7 @@ def calls_are_answered(trial: Trial) -> Iterator[str]:
             result = trial.world.results.get(call.label, "")
             name = f"call {call.label} ({call.kind})"
             if call.kind == "write":
-                file = trial.gateway.vault / call.path
+                file = trial.cluster.vault / call.path
                 if not file.exists() or file.read_text(encoding="utf-8") != call.content:
                     yield f"{name}: its note is missing"
             elif call.kind == "once" and "unknown" in result:
@@ -145,7 +148,7 @@ def model_calls_are_not_wasted(trial: Trial) -> Iterator[str]:
         if turns != sorted(turns):
             yield f"plan {plan}: turns were asked for in the order {turns}"
         for turn, count in Counter(turns).items():
-            if count > 1 + trial.gateway.deaths:
+            if count > 1 + trial.cluster.deaths:
                 yield f"plan {plan}: turn {turn} was asked for {count} times"
 
 
@@ -173,16 +176,27 @@ FORBIDDEN: Final = {
 
 
 def store_is_sound(trial: Trial) -> Iterator[str]:
-    with sqlite3.connect(trial.gateway.store) as db:
-        (sound,) = db.execute("PRAGMA integrity_check").fetchone()
-        if sound != "ok":
-            yield f"the file is damaged: {sound}"
-        if broken := db.execute("PRAGMA foreign_key_check").fetchall():
-            yield f"rows refer to nothing: {broken[:5]}"
+    with connect(trial) as db:
+        if isinstance(db, sqlite3.Connection):
+            (sound,) = db.execute("PRAGMA integrity_check").fetchone()
+            if sound != "ok":
+                yield f"the file is damaged: {sound}"
+            if broken := db.execute("PRAGMA foreign_key_check").fetchall():
+                yield f"rows refer to nothing: {broken[:5]}"
         for what, query in FORBIDDEN.items():
             if found := db.execute(query).fetchall():
                 yield f"{what}: {found[:5]}"
-    db.close()
+
+
+@contextmanager
+def connect(trial: Trial) -> Iterator[Any]:
+    """Open the store with its own driver."""
+    url = trial.cluster.store
+    connection: Any = psycopg.connect(url) if "://" in url else sqlite3.connect(url)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def attempts_are_real(trial: Trial) -> Iterator[str]:
@@ -193,22 +207,21 @@ def attempts_are_real(trial: Trial) -> Iterator[str]:
         attempt: Any = trial.shown[asked.run_id]["attempt"]
         if asked.heard.last // 1_000_000 > attempt:
             yield f"run {asked.run_id}: chunk {asked.heard.last} in attempt {attempt}"
-        if attempt > trial.gateway.starts:
-            yield f"run {asked.run_id}: attempt {attempt} of {trial.gateway.starts} starts"
+        if attempt > trial.cluster.starts:
+            yield f"run {asked.run_id}: attempt {attempt} of {trial.cluster.starts} starts"
 
 
 def every_call_is_metered(trial: Trial) -> Iterator[str]:
     """Every request that the provider received is recorded, including interrupted ones."""
-    with sqlite3.connect(trial.gateway.store) as db:
+    with connect(trial) as db:
         counted = dict(
             db.execute("SELECT run_id, count(*) FROM token_records GROUP BY run_id").fetchall()
         )
-    db.close()
     for asked in told(trial):
         if asked.run_id is None:
             continue
         made, recorded = len(trial.world.requests[asked.plan.number]), counted.get(asked.run_id, 0)
-        if not made <= recorded <= made + trial.gateway.deaths:
+        if not made <= recorded <= made + trial.cluster.deaths:
             yield f"run {asked.run_id}: {made} model requests, {recorded} token records"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from crashing.gateway import Gateway
+from crashing.gateway import Cluster
 from crashing.plans import Plan
 
 PATIENCE: Final = 120.0  # seconds for an answer when there are no kills
@@ -67,15 +67,14 @@ class Asked:
 class Client:
     """Follows a run across all interruptions."""
 
-    gateway: Gateway
+    cluster: Cluster
     http: aiohttp.ClientSession
     on_chunk: Callable[[], None] = lambda: None
 
     async def converse(self, asked: Asked) -> None:
         """Ask, and listen until the last chunk."""
         while not asked.heard.ended:
-            await self.gateway.is_up()
-            url = self.gateway.url
+            url = await self.cluster.url(asked.plan.number + asked.reconnects)
             try:
                 if asked.run_id is None and not asked.sent:
                     await self._ask(url, asked)
@@ -130,20 +129,22 @@ class Client:
     async def replay(self, run_id: int) -> Heard:
         """Return the whole stream of a run, as a late client receives it."""
         heard = Heard()
-        async with self.http.get(f"{self.gateway.url}/api/runs/{run_id}/events") as response:
+        async with self.http.get(
+            f"{await self.cluster.url()}/api/runs/{run_id}/events"
+        ) as response:
             response.raise_for_status()
             async for chunk in events(response.content):
                 heard.take(chunk)
         return heard
 
     async def show(self, run_id: int) -> dict[str, Any]:
-        async with self.http.get(f"{self.gateway.url}/api/runs/{run_id}") as response:
+        async with self.http.get(f"{await self.cluster.url()}/api/runs/{run_id}") as response:
             response.raise_for_status()
             return await response.json()
 
     async def make_project(self, name: str) -> None:
-        project = {"id": name, "vault_path": str(self.gateway.vault)}
-        address = f"{self.gateway.url}/api/projects"
+        project = {"id": name, "vault_path": str(self.cluster.vault)}
+        address = f"{await self.cluster.url()}/api/projects"
         async with self.http.post(address, json=project) as response:
             response.raise_for_status()
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import psycopg
 
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import Config, load_config
@@ -65,26 +68,35 @@ class Probes:
 
 def die_at(number: int, when: str) -> None:
     """Make every connection count its commits, and kill the process at the Nth."""
-    made = 0
-    connect = sqlite3.connect
+    numbers = itertools.count(1)
 
-    class Counted(sqlite3.Connection):
+    def execute(connection: Any, run: Callable[..., Any], sql: Any, *values: Any) -> Any:
+        if sql != "COMMIT":
+            return run(connection, sql, *values)
+        is_last = next(numbers) == number
+        if is_last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = run(connection, sql, *values)
+        if is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    class CountedFile(sqlite3.Connection):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            nonlocal made
-            if sql != "COMMIT":
-                return super().execute(sql, *values)
-            made += 1
-            if made == number and when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            done = super().execute(sql, *values)
-            if made == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            return execute(self, sqlite3.Connection.execute, sql, *values)
 
-    def counted(*given: Any, **named: Any) -> sqlite3.Connection:
-        return connect(*given, **{"factory": Counted, **named})
+    class CountedServer(psycopg.Connection[Any]):
+        def execute(self, query: Any, *values: Any, **options: Any) -> Any:
+            run = partial(psycopg.Connection.execute, **options)
+            return execute(self, run, query, *values)
 
-    sqlite3.connect = counted
+    connect_file = sqlite3.connect
+
+    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
+        return connect_file(*given, **{"factory": CountedFile, **named})
+
+    sqlite3.connect = connect
+    psycopg.connect = CountedServer.connect
 
 
 async def up(config: Config, world: str) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import aiohttp
 
 from crashing.client import PATIENCE, Asked, Client
-from crashing.gateway import Gateway
+from crashing.gateway import Cluster, Gateway
 from crashing.plans import Plan
 from crashing.world import World
 
@@ -36,6 +36,8 @@ class Trial:
     folder: Path
     kills: int
     seed: int
+    store: str  # a file, or the URL of a PostgreSQL database
+    gateways: int = 1
     patience: float = PATIENCE  # seconds for the last answers, after the last kill
     on_kill: Callable[[int, str], None] = lambda _number, _moment: None
     asked: list[Asked] = field(default_factory=list)
@@ -48,7 +50,7 @@ class Trial:
         init=False
     )  # for the kills only, so that they are the same for the same seed
     world: World = field(init=False)
-    gateway: Gateway = field(init=False)
+    cluster: Cluster = field(init=False)
     _stirred: dict[str, asyncio.Event] = field(default_factory=dict)
     _plans: Random = field(init=False)
     _limits: set[asyncio.Timeout] = field(default_factory=set)
@@ -66,9 +68,9 @@ class Trial:
 
     async def run(self) -> None:
         async with self.world.serving(), self._http() as http:
-            self.gateway = Gateway(self.folder, self.world.url)
-            self.gateway.prepare()
-            client = Client(self.gateway, http, on_chunk=self._stirred["after a chunk"].set)
+            self.cluster = Cluster(self.folder, self.world.url, self.store, self.gateways)
+            self.cluster.prepare()
+            client = Client(self.cluster, http, on_chunk=self._stirred["after a chunk"].set)
             try:
                 await self._begin(client)
                 async with asyncio.TaskGroup() as tasks:
@@ -78,7 +80,7 @@ class Trial:
                     self._end()
                 await self._look_back(client)
             finally:
-                await self.gateway.stop()
+                await self.cluster.stop()
 
     def _http(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -87,10 +89,11 @@ class Trial:
         )
 
     async def _begin(self, client: Client) -> None:
-        await self.gateway.start()
+        first = self.cluster.gateways[0]
+        await first.start()
         for number in range(PROJECTS):
             await client.make_project(f"project-{number}")
-        await self.gateway.kill()
+        await first.kill()
 
     def _end(self) -> None:
         """Stop asking; the remaining questions should be answered soon."""
@@ -121,24 +124,31 @@ class Trial:
     async def _kill_on(self) -> None:
         for number in range(self.kills):
             moment = self.random.choice(MOMENTS)
+            victim = self.random.choice(self.cluster.gateways)
+            for other in self.cluster.gateways:
+                if other is not victim and not other.is_running:
+                    await other.start()
             if moment in AT_COMMITS:
-                await self._die(moment.split()[0])
+                await self._die(victim, moment.split()[0])
             else:
-                await self._kill(moment)
+                await self._kill(victim, moment)
             self.moments[moment] += 1
             self.while_running += any(a.sent and not a.heard.ended for a in self.asked)
             self.on_kill(number + 1, moment)
-        await self.gateway.start()
+        await self.cluster.start_all()
 
-    async def _die(self, when: str) -> None:
+    async def _die(self, victim: Gateway, when: str) -> None:
+        if victim.is_running:  # beside another gateway
+            await victim.kill()
         die_at = self.random.randint(1, MOST_COMMITS)
-        if await self.gateway.start(die_at=die_at, when=when):
-            await self.gateway.died(LONGEST_WAIT)
-            await self.gateway.kill()
+        if await victim.start(die_at=die_at, when=when):
+            await victim.died(LONGEST_WAIT)
+            await victim.kill()
 
-    async def _kill(self, moment: str) -> None:
+    async def _kill(self, victim: Gateway, moment: str) -> None:
         event = self._stirred[moment]
-        await self.gateway.start()
+        if not victim.is_running:
+            await victim.start()
         if moment == "at any time":
             await asyncio.sleep(self.random.uniform(0, 0.8))
         else:
@@ -150,7 +160,7 @@ class Trial:
                 except TimeoutError:
                     break
             await asyncio.sleep(self.random.uniform(0, 0.015))
-        await self.gateway.kill()
+        await victim.kill()
 
     # -- afterwards --------------------------------------------------------------------------
 
