@@ -57,6 +57,18 @@ message = 'no more words.'
     assert "no more words" in shown
 
 
+def test_the_limit_that_ended_a_run(tmp_path: Path, scripted: Callable[[str], None]) -> None:
+    """It is next to the status, in the list and in the run."""
+    scripted(
+        "[[answers]]\ncalls = [{ name = 'vault_search', arguments = { query = 'oak' } }]\n" * 4
+    )
+    assert dodona(tmp_path, "ask", "Why?").returncode == 0
+    listed = dodona(tmp_path, "run", "list").stdout.splitlines()[1]
+    assert listed.startswith("1    succeeded, no_progress  ")
+    shown = dodona(tmp_path, "run", "show", "1").stdout
+    assert re.search(r"^status +succeeded, no_progress$", shown, flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -57,7 +57,7 @@ def _run_row(run: RunDocument) -> tuple[str, ...]:
     question = strip_control_chars(" ".join(run.question.split()))
     return (
         str(run.id),
-        run.status.value,
+        _format_status(run),
         format_minute(run.created_at),
         _format_duration(run.duration_ms),
         f"{run.tokens:,}",
@@ -93,9 +93,13 @@ def _format_run(run: RunDetails) -> Iterator[str]:
 
 
 def _format_status(run: RunDocument) -> str:
-    attempt = run.attempt
-    status = run.status.value
-    return status if attempt <= 1 else f"{status}, attempt {attempt}"
+    """The status, the limit that has ended the run, and the attempt if there were several."""
+    parts = [run.status.value]
+    if run.finish == "length" and run.termination_reason:
+        parts.append(run.termination_reason)
+    if run.attempt > 1:
+        parts.append(f"attempt {run.attempt}")
+    return ", ".join(parts)
 
 
 def _step_row(step: StepDocument) -> tuple[str, ...]:
