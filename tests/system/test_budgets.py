@@ -73,7 +73,7 @@ Way = Callable[[Client], Awaitable[dict[str, Any]]]  # the error that came of it
 async def oracle(client: Client) -> dict[str, Any]:
     answered = await client.try_to_ask("Why?")
     assert answered.status == 429
-    assert 0 < int(answered.headers["Retry-After"]) <= 86_400
+    assert "Retry-After" not in answered.headers  # tomorrow's budget will be too small as well
     return answered.error
 
 

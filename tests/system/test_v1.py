@@ -568,6 +568,27 @@ async def test_budget_that_others_have_reserved_is_worth_a_retry(
     assert [(await each).status for each in held] == [200, 200]
 
 
+async def test_a_run_that_has_cost_something_is_not_repeated(
+    own: Client, script: Script, wire: WireModel
+) -> None:
+    """Reservations block its second call: Retry-After is in seconds, but a retry is not advised."""
+    more = RESERVED.format(0).replace("12000", "20000")
+    own.up.home.write(base_url=wire.url, more=more)
+    await own.up.begin()
+    search = calls(Call("vault_search", {"query": "oak"}), usage=(3900, 100))
+    held = says("Here ", "I am.", hold=1)
+    script.will_by(lambda asked: search if "run" in asked.question else held)
+    relays = [asyncio.create_task(post(own, tools=[SEARCH], max_tokens=4000)) for _ in range(2)]
+    await script.reached(2)
+    asked = body(own, "Is it a run?", max_tokens=4000)
+    refused = await own.send("POST", "/v1/chat/completions", asked)
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "5")
+    assert refused.headers["x-should-retry"] == "false"
+    assert len(script.asked) == 3
+    script.release()
+    assert [(await each).status for each in relays] == [200, 200]
+
+
 async def test_requests_wait_for_reserved_budget(
     own: Client, script: Script, wire: WireModel
 ) -> None:

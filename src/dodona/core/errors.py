@@ -259,11 +259,13 @@ class BudgetExceeded(DodonaError):
     """`details` has the budget's scope, period, unit, limit, used, held, wanted and resets_at.
 
     If only reservations of calls in progress block it, `details` also has `retry_after`.
+    `may_repeat` is False if the request has already caused costs or effects.
     """
 
     code = "budget_exceeded"
     exit_code = 6
     http_status = 429
+    may_repeat = True
 
     @property
     def retry_after(self) -> int | None:

@@ -89,7 +89,7 @@ def status_of(error: DodonaError) -> int:
 
 def headers_of(error: DodonaError) -> dict[str, str]:
     """Return the headers that stop clients from retrying unsafe requests."""
-    if isinstance(error, BudgetExceeded) and error.retry_after is not None:
+    if isinstance(error, BudgetExceeded) and error.retry_after is not None and error.may_repeat:
         return {"x-should-retry": "true"}
     return {} if error.code in _RETRYABLE_CODES else {"x-should-retry": "false"}
 

@@ -104,7 +104,9 @@ def _error_headers(error: DodonaError) -> dict[str, str]:
             return {"retry-after": str(max(1, ceil(seconds)))}
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}
-        case BudgetExceeded(details={"resets_at": str() as moment}):
+        case BudgetExceeded(
+            details={"resets_at": str() as moment, "wanted": wanted, "limit": limit}
+        ) if wanted <= limit:  # otherwise the call never fits
             remaining = datetime.fromisoformat(moment) - datetime.now(UTC)
             return {"retry-after": str(max(1, ceil(remaining.total_seconds())))}
         case MethodNotAllowed():

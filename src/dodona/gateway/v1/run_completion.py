@@ -99,7 +99,7 @@ class RunCompletion:
         except BudgetExceeded as error:
             if await self.api.runs.token_records(self.user_id, self.run_id):
                 # Its model calls cost tokens, and its tools may have had effects.
-                error.details.pop("retry_after", None)
+                error.may_repeat = False
             raise
 
     async def _finish(self, deltas: RunDeltas) -> tuple[Finish, V1Usage]:

@@ -240,7 +240,9 @@ def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceede
     period = f" for {line.period}" if reset else ""
     hint = f"It resets on {reset:%Y-%m-%d} at 00:00 UTC." if reset else "It does not reset."
     wait: dict[str, int] = {}
-    if used + line.amount <= line.ceiling:
+    if line.amount > line.ceiling:
+        hint = "The call needs more than the whole budget."
+    elif used + line.amount <= line.ceiling:
         hint = f"Calls in progress have reserved the rest: try again later. {hint}"
         wait["retry_after"] = _RETRY_SECONDS
     return BudgetExceeded(

@@ -157,6 +157,14 @@ RAISE = "To raise it: dodona budget set user --{} N"
             f"{RAISE.format('usd')}",
         ),
         (
+            tokens(1200, 5000),
+            True,
+            tokens(5001, 5000),
+            "the budget of user:ada for 2026-11-16 does not allow 5,001 tokens more: "
+            "1,200 tokens of 5,000 tokens are used. The call needs more than the whole budget. "
+            f"{RAISE.format('tokens')}",
+        ),
+        (
             BudgetLine("user:ada", "-", BudgetUnit.TOKENS, 10, 10),
             True,
             BudgetLine("user:ada", "-", BudgetUnit.TOKENS, 1, 10),
@@ -164,7 +172,7 @@ RAISE = "To raise it: dodona budget set user --{} N"
             f"used. It does not reset. {RAISE.format('tokens')}",
         ),
     ],
-    ids=["used", "held", "dollars", "total"],
+    ids=["used", "held", "dollars", "too large", "total"],
 )
 async def test_what_a_refusal_says(
     store: Store, *, first: BudgetLine, settled: bool, then: BudgetLine, words: str
