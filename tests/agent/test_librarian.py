@@ -461,6 +461,21 @@ async def test_a_cancelled_librarian_is_counted_and_reported(file: Path) -> None
         )
 
 
+async def test_a_change_that_may_have_been_made_is_no_absence_of_changes(file: Path) -> None:
+    """The report does not say that nothing was changed if that is unknown."""
+    model = ScriptedModel([delegates(), works(WAITS), "I see."])
+    async with opened(file, model, tools=(tools := desk())) as here:
+        run_id = await here.ask()
+        await until(lambda: tools.made, "the call that waits")
+        await here.oracle.cancel(USER, run_id)
+        await here.ended(run_id)
+        messages = await here.store.runs.messages(USER, run_id)
+
+    (call,) = ExchangeRecord.read(messages[-1]).turns[0].calls
+    stopped = "it was stopped with the run."
+    assert call.result == f"The librarian did not finish: {stopped}\n{UNKNOWN}"
+
+
 async def test_changes_before_a_crash_are_reported_too(file: Path) -> None:
     """The replay applies their steps; the report after it is complete."""
     tools = desk()

@@ -36,12 +36,12 @@ class ChangeLog:
 
     def report(self) -> str:
         """Return the changes as text for the calling agent."""
-        lines = [
-            f"Completed: {_join(self._completed)}" if self._completed else "It changed nothing."
-        ]
+        lines: list[str] = []
+        if self._completed:
+            lines.append(f"Completed: {_join(self._completed)}")
         if self._pending:
             lines.append(f"Outcome unknown, verify it: {_join([*self._pending.values()])}")
-        return "\n".join(lines)
+        return "\n".join(lines) or "It changed nothing."
 
 
 def _join(calls: list[str]) -> str:
