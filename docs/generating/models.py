@@ -35,9 +35,10 @@ def models_page() -> str:
         ),
         "### Thinking",
         prose(f"""`{THINKING_SUFFIX}` after the model name adds these parameters to each request.
-            The setting `thinking_enabled`, or `thinking` in a request, adds them only for models
-            that are known to accept them: names that start with one of the words below. `instruct`
-            variants do not count. Any other model gets none of these parameters."""),
+            So does `thinking` in a request, `--thinking`, and `reasoning_effort` under `/v1`. The
+            setting `thinking_enabled` adds them only for models that are known to accept them:
+            names that start with one of the words below. `instruct` variants do not count. Any
+            other model gets none of these parameters by default."""),
         table(("provider", "with thinking", "without"), [*map(_thinking, PROVIDERS.values())]),
         table(
             ("accept parameters for thinking", "do not"),

@@ -117,6 +117,7 @@ async def test_thinking_is_as_wished_else_as_set(
         await here.answered(thinking=wish)
 
         assert model.requests[0].thinking is asked
+        assert model.requests[0].is_thinking_requested is (wish is True)
 
 
 async def test_thinking_is_shown_and_not_part_of_the_answer(file: Path) -> None:

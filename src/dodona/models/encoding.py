@@ -90,8 +90,9 @@ def encoding_key(endpoint: ModelEndpoint) -> str:
 
 
 def wants_thinking(request: ModelRequest, endpoint: ModelEndpoint) -> bool:
-    """Return whether to ask for thinking. A request does so only of models that can think."""
-    return endpoint.always_thinks or (request.thinking and endpoint.can_think)
+    """Return whether to ask for thinking: by default, only of models that can think."""
+    is_allowed = endpoint.can_think or request.is_thinking_requested
+    return endpoint.always_thinks or (request.thinking and is_allowed)
 
 
 def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> bool:

@@ -285,6 +285,11 @@ SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("claude-3-5-haiku-latest", {"thinking": True}, {"max_tokens": 4096}),
     ("kimi-k3", {"thinking": True}, {"max_tokens": 4096}),
     (
+        "kimi-k3",
+        {"thinking": True, "is_thinking_requested": True, "max_tokens": 4000},
+        {"max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000}},
+    ),
+    (
         "kimi-k3:thinking",
         {"max_tokens": 4000},
         {"max_tokens": 4000, "thinking": {"type": "enabled", "budget_tokens": 2000}},

@@ -338,6 +338,7 @@ async def test_a_request_says_all_that_was_said() -> None:
     }
 
 
+REQUESTED = {"thinking": True, "is_thinking_requested": True}
 SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("openai", "o4-mini", {"temperature": 1.0}, {}),
     ("openai", "o4-mini:thinking", {}, {"reasoning_effort": "medium"}),
@@ -348,6 +349,7 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("openai", "gpt-4.1", {"tools": (SEARCH,), "temperature": 0.5}, {"temperature": 0.5}),
     ("openai", "gpt-4.1", {"thinking": True}, {}),
     ("openai", "gpt-4.1:thinking", {}, {"reasoning_effort": "medium"}),
+    ("openai", "gpt-4.1", REQUESTED, {"reasoning_effort": "medium"}),
     ("openai", "gpt-5-chat-latest", {"thinking": True}, {}),
     (
         "openrouter",
@@ -374,6 +376,8 @@ SETTINGS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("ollama", "qwen3:30b-instruct", {"thinking": True}, {}),
     ("ollama", "llama3.2", {"thinking": True}, {}),
     ("openai-compatible", "oak", {"thinking": True}, {}),
+    ("openai-compatible", "oak", REQUESTED, {"reasoning_effort": "medium"}),
+    ("openai-compatible", "oak", {"is_thinking_requested": True}, {}),
 ]
 
 
@@ -383,7 +387,7 @@ async def test_settings_are_said_in_the_providers_words(
 ) -> None:
     """`:thinking` is taken off the name; what a provider would refuse is not sent.
 
-    A request asks only models of the catalogue to think; `:thinking` asks any model.
+    By default, only models of the catalogue are asked to think; a client and `:thinking` ask any.
     """
     body = await sent(provider, ModelRequest((UserText("go"),), **given), model=model)
     assert body.pop("model") == model.removesuffix(":thinking")

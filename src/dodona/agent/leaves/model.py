@@ -133,6 +133,7 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
         temperature=(chosen.temperature if options.temperature is None else options.temperature),
         stop=options.stop,
         thinking=(settings.thinking_enabled if options.thinking is None else options.thinking),
+        is_thinking_requested=options.thinking is True,
         cache_key=f"dodona-{host.inputs.conversation_id}{host.role.parent_step}",
         allow_restart=True,
     )

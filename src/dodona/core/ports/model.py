@@ -36,8 +36,9 @@ class ToolChoice:
 class ModelRequest:
     """One model call. `None` leaves a setting to the provider.
 
-    `thinking` applies to models that are known to support it. If a provider rejects an optional
-    parameter such as the temperature, the request is sent again without it.
+    `thinking` applies to models that are known to support it, and with `is_thinking_requested` to
+    any model. If a provider rejects an optional parameter such as the temperature, the request is
+    sent again without it.
     """
 
     messages: tuple[Message, ...]
@@ -45,6 +46,7 @@ class ModelRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     thinking: bool = False
+    is_thinking_requested: bool = False  # by a person or a client, not by a default
     cache_key: str = ""  # the same for requests with a common prefix: routes to a warm cache
     allow_restart: bool = False  # may the answer start again after parts of it were shown?
     stop: tuple[str, ...] = ()  # stop sequences

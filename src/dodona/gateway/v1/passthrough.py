@@ -76,6 +76,7 @@ def start_passthrough(
         max_tokens=chat_request.max_tokens,
         temperature=chat_request.temperature,
         thinking=bool(chat_request.thinking),
+        is_thinking_requested=bool(chat_request.thinking),
         allow_restart=not chat_request.stream,  # a stream cannot retract sent text
         stop=chat_request.stop_texts,
         tool_choice=_tool_choice(chat_request),
