@@ -409,6 +409,16 @@ async def test_a_format_is_passed_on_with_tools(ai: Any, client: Client, script:
     assert raised.value.param == "response_format"
 
 
+async def test_a_client_may_ask_any_model_to_think(client: Client, script: Script) -> None:
+    """Also one that is not known to support it, with its own tools and with the agent's."""
+    script.will(says("Here."))
+    for tools in (None, [SEARCH]):
+        for effort in ("high", None):
+            await post(client, tools=tools, reasoning_effort=effort)
+    sent = [asked.json.get("reasoning_effort") for asked in script.asked]
+    assert sent == ["medium", None] * 2
+
+
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
