@@ -231,6 +231,19 @@ async def test_a_failed_write_counts_although_the_probe_fits(store: Store) -> No
     await probe.check()
 
 
+async def test_the_writes_of_the_application_are_watched(store: Store) -> None:
+    """A question that cannot be stored makes the gateway unready, although the probe would fit."""
+
+    def fail(_: Transaction) -> None:
+        raise StoreError("the disk is full.")
+
+    await store.write_probe.check()
+    with pytest.raises(StoreError):
+        await store.database.write(fail)
+    with pytest.raises(StoreError, match=r"the disk is full\."):
+        await store.write_probe.check()
+
+
 async def test_what_the_schema_forbids_does_not_count(store: Store) -> None:
     """One request with impossible data does not take the gateway out of service."""
     again = insert_into(projects, "user_id", "id", "created_at")
