@@ -114,6 +114,23 @@ async def test_a_run_without_a_tree_has_a_reason(file: Path) -> None:
         await check_end(here, run_id, "error", None)
 
 
+async def test_the_text_of_a_run_that_cannot_resume_is_kept(file: Path) -> None:
+    """Its model is gone after a crash; clients have the text of the first attempt."""
+    tools = Tools()
+    gone = ScriptedModel([calls(("once", "wait"), text="Let me see.")], name="gone")
+    async with opened(file, ScriptedModel([]), gone, tools=tools) as here:
+        run_id = await here.ask(model="gone")
+        await until(lambda: tools.at_once, "a tool at work")
+        await here.agency.engine.shutdown(0)
+    async with opened(file, ScriptedModel([]), tools=tools) as here:
+        chunks = await here.chunks(run_id)
+        await check_end(here, run_id, "error", None)
+        (_, answer) = await here.store.runs.messages(USER, run_id)
+
+    assert chunks[-1].as_json()["error"]["code"] == "not_found"
+    assert answer.content == text_of(chunks) == "Let me see."
+
+
 @pytest.mark.parametrize("is_queued", [False, True])
 async def test_cancelling_is_a_reason(file: Path, *, is_queued: bool) -> None:
     """Also of a run that has not started."""

@@ -146,7 +146,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claimed, error)
+            result = failed_result(claimed, error, feed=feed)
             await self._fail_before_start(result, journal, feed)
             self._emit_end(claimed, result)
             return None
@@ -157,7 +157,7 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - last resort: nothing above catches it
-            result = failed_result(claimed, error, context)
+            result = failed_result(claimed, error, feed=feed, context=context)
         updated_at, history = await finish_run(context, result)
         self._emit_end(claimed, result)
         max_runs = context.snapshot.settings.max_context_nodes
@@ -224,7 +224,7 @@ class Driver:
     async def _fail_before_start(
         self, result: RunResult, journal: RunJournal, feed: ChunkFeed
     ) -> None:
-        """End a run that has no tree or no model; only the error is stored."""
+        """End a run that has no tree or no model; the error and the text so far are stored."""
         assert result.failure is not None
         last = feed.assign_seq(ErrorChunk(result.failure))
         content = result.exchange.content

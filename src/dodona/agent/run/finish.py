@@ -13,6 +13,7 @@ from dodona.agent.conversation.insights import Insight, extract_insight
 from dodona.agent.leaves.answer import partial_exchange, show_end, timeout_warning
 from dodona.agent.leaves.control import termination_reason
 from dodona.agent.question import context_id
+from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.turn_control.decision import CANCELLED, ERROR, finish_of
 from dodona.core import chunks
@@ -68,11 +69,11 @@ def _stop_at_timeout(context: RunContext, bb: Blackboard) -> None:
 
 
 def failed_result(
-    claimed: ClaimedRun, error: Exception, context: RunContext | None = None
+    claimed: ClaimedRun, error: Exception, *, feed: ChunkFeed, context: RunContext | None = None
 ) -> RunResult:
-    """Return the result of a run that could not start, or that hit a bug.
+    """Return the result of a run that could not start or resume, or that hit a bug.
 
-    With the context of a run that has started, the text that was shown is kept.
+    The text that was shown is kept, also if an earlier attempt has shown it.
     """
     if isinstance(error, DodonaError):
         failure = to_body(error)
@@ -83,7 +84,8 @@ def failed_result(
     if context is not None:
         exchange = partial_exchange(context, failure={"message": failure.message})
         return RunResult(RunStatus.FAILED, ERROR, exchange, failure)
-    text = f"No answer: {failure.message}"
+    shown = feed.text()
+    text = shown if shown.strip() else f"No answer: {failure.message}"
     provenance = Provenance(question_marks(claimed.origin, claimed.session_key))
     exchange = Exchange(text, None, (), is_partial=True, provenance=provenance)
     return RunResult(RunStatus.FAILED, ERROR, exchange, failure)
