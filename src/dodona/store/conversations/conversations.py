@@ -289,7 +289,7 @@ class Conversations:
                 find_parent(tx, conversation, to)
             if not move_head(tx, conversation_id, expected=expected, to=to):
                 return False
-            _update_context_tokens(tx, conversation_id)
+            update_context_tokens(tx, conversation_id)
             if to is not None and label is not None:
                 _set_label(tx, conversation_id, run_id=to, label=label)
             return True
@@ -325,7 +325,7 @@ class Conversations:
             head = conversation.head_id
             if head is not None and tx.fetch_one(_IS_IN_SUBTREE, id=head, **subtree) is not None:
                 move_head(tx, conversation.id, expected=head, to=node.parent_id)
-                _update_context_tokens(tx, conversation.id)
+                update_context_tokens(tx, conversation.id)
                 head = node.parent_id
             # Counted before: SQLite reports no row count for a statement that starts with WITH.
             row = tx.fetch_one(_COUNT_SUBTREE, **subtree)
@@ -376,7 +376,7 @@ def _set_label(tx: Transaction, conversation_id: int, *, run_id: int, label: str
     tx.execute(_UPDATE_LABEL, run_id=run_id, new_label=label)
 
 
-def _update_context_tokens(tx: Transaction, conversation_id: int) -> None:
+def update_context_tokens(tx: Transaction, conversation_id: int) -> None:
     """Set the context's size to that of the history up to the new head, as far as recorded."""
     tx.execute(_UPDATE_CONTEXT_TOKENS, conversation_id=conversation_id)
 

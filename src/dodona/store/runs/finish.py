@@ -14,7 +14,7 @@ from dodona.core.domain.trust import redact_marks
 from dodona.core.errors import BadRequest
 from dodona.store.billing.budgets import settle_interrupted
 from dodona.store.conversations.contexts import MENTION_VALUES, merge_mentions
-from dodona.store.conversations.conversations import move_head
+from dodona.store.conversations.conversations import move_head, update_context_tokens
 from dodona.store.conversations.messages import add_messages, check_messages, redact_message
 from dodona.store.conversations.sessions import count_run
 from dodona.store.db.database import Transaction
@@ -117,6 +117,8 @@ def end_run(tx: Transaction, claim: Claim, end: RunEnd, *, pending: PendingWrite
     pending.write(tx)
     if end.model:
         _touch_context(tx, conversation_id, end, now=now)
+    elif head_moved:
+        update_context_tokens(tx, conversation_id)
     settle_interrupted(tx, claim.run_id)
     if row[0] is not None:
         count_run(tx, claim.run_id, messages=1 + len(end.messages), now=now)

@@ -1012,13 +1012,16 @@ async def test_the_end_tells_the_context(store: Store) -> None:
         assert context.last_activity >= before
 
 
-async def test_an_end_without_a_model_leaves_the_context_as_it_was(store: Store) -> None:
+async def test_an_end_without_a_model_changes_only_the_size_of_the_context(store: Store) -> None:
+    """The messages of a cancelled or failed run are a part of it, too."""
     journal = await in_context(store)
     await journal.end(replace(DONE, model="oak", context_tokens=7))
     before = await store.contexts.get("ada", "default")
     journal = await in_context(store)
-    await journal.end(RunEnd(status=RunStatus.FAILED, error=failure("x"), context_tokens=9))
-    assert await store.contexts.get("ada", "default") == before
+    end = RunEnd(status=RunStatus.FAILED, error=failure("x"), messages=tuple(answer()))
+    await journal.end(end)
+    size = 2 * (10 + 5)  # two questions with their answers
+    assert await store.contexts.get("ada", "default") == replace(before, tokens_used=size)
 
 
 async def test_a_model_that_has_answered_wakes_its_context(store: Store) -> None:

@@ -270,7 +270,7 @@ class RunEnd:
 
     `model` answered last, `context_tokens` is the new size of the context; `decisions` and the
     mentioned symbols and files are added to it, with the `marks` of their sources. Without a model,
-    the context stays unchanged.
+    only the size of the context changes.
     """
 
     status: RunStatus
