@@ -307,6 +307,10 @@ PROXY = (
     '[agent]\nprovider = "openai"\nbase_url = "https://proxy.example/v1"\nmodel = "openai/gpt"\n'
 )
 WITH_NIGHT = f'[agent]\nprovider = "anthropic"\n[agents.night]\n{OWN_SERVER}'
+WITH_OWN_KEY = (
+    '[agent]\nprovider = "anthropic"\n'
+    '[agents.night]\nprovider = "deepseek"\napi_key = "env:WORK_KEY"\n'
+)
 
 # Config, keys in the environment, name: provider and model.
 NAMED: list[tuple[str, tuple[str, ...], str, tuple[str, str]]] = [
@@ -330,6 +334,7 @@ NAMED: list[tuple[str, tuple[str, ...], str, tuple[str, str]]] = [
     ),
     (WITH_NIGHT, ("ANTHROPIC",), "openai-compatible/a/b", ("openai-compatible", "a/b")),
     (WITH_NIGHT, ("ANTHROPIC",), "ollama/elm", ("anthropic", "ollama/elm")),
+    (WITH_OWN_KEY, ("ANTHROPIC",), "deepseek/deepseek-chat", ("deepseek", "deepseek-chat")),
     (f"[agent]\n{OWN_SERVER}", (), "deepseek/elm", ("openai-compatible", "deepseek/elm")),
     (PROXY, (), "openai/elm", ("openai", "openai/elm")),
     (PROXY, (), "anthropic/elm", ("openai", "anthropic/elm")),

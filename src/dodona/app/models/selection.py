@@ -114,11 +114,10 @@ class ModelSelector:
             if link.provider == provider:
                 model = _own_name(provider, name, link.base_url)
                 return replace(link, model=model)
-        section, path = next(
-            (each for each in self._sections() if each[0].provider == provider),
-            (AgentSection(provider=provider), ("agent",)),
-        )
-        if not section.base_url and not await self._is_usable(provider):
+        section, path = AgentSection(provider=provider), ("agent",)
+        if found := next((s for s in self._sections() if s[0].provider == provider), None):
+            section, path = found
+        elif not await self._is_usable(provider):
             return None
         model = _own_name(provider, name, section.base_url)
         section = section.model_copy(update={"model": model})
