@@ -130,7 +130,7 @@ async def test_an_answer_is_kept_while_its_tools_work(file: Path) -> None:
 
 
 async def test_a_model_call_that_was_cut_is_made_again(file: Path) -> None:
-    """Whoever follows is told what to drop; what the cut call may have cost is recorded."""
+    """Whoever follows is told what to drop; what the cut call may have cost counts everywhere."""
     async with wired(hangs("Half an ", "answer"), says("A whole ", "answer.")) as (model, server):
         async with opened(file, model) as here:
             run_id = await here.ask()
@@ -148,6 +148,9 @@ async def test_a_model_call_that_was_cut_is_made_again(file: Path) -> None:
             cut, whole = await here.records()
             assert (cut.estimated, whole.estimated) == (True, False)
             assert cut.input_tokens + cut.output_tokens > 0
+            used = sum(each.input_tokens + each.output_tokens for each in (cut, whole))
+            (listed,) = await here.agency.runs.list(USER)
+            assert (await here.answer(run_id)).tokens_used == listed.tokens == used
             said = await here.store.runs.messages(USER, run_id)
             assert [message.content for message in said] == ["Why?", "A whole answer."]
         assert len(server.asked) == 2
