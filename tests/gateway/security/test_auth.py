@@ -192,6 +192,9 @@ FORWARDING = [
     *("X-Forwarded-Server", "X-Forwarded-Port", "Proxy-Client-IP", "WL-Proxy-Client-IP"),
     *("X-ProxyUser-Ip", "Proxy-Authorization", "X-Amzn-Trace-Id", "X-Amz-Cf-Id", "CDN-Loop"),
     *("CloudFront-Viewer-Address", "X-Varnish", "Tailscale-User-Login", "Ngrok-Trace-Id"),
+    *("X-Originating-IP", "X-Origin-IP", "X-Request-IP", "X-Peer-IP", "X-IP", "Cdn-Src-IP"),
+    *("X-Client-Addr", "X-Client-Address", "X-Client-IP-Address", "X-Via", "Coming-From"),
+    "X-MS-Client-Principal-Name",
 ]
 # What clients send without any proxy.
 DIRECT = [

@@ -15,8 +15,8 @@ from dodona.gateway.security.hosts import header_values
 # write "_" for "-".
 _PROXY_HEADERS: Final = frozenset(
     {
-        *(b"via", b"remote-addr", b"remote-user", b"x-host", b"x-scheme", b"x-url-scheme"),
-        *(b"front-end-https", b"x-rewrite-url", b"cdn-loop", b"x-coming-from", b"x-varnish"),
+        *(b"via", b"remote-user", b"x-host", b"x-scheme", b"x-url-scheme", b"front-end-https"),
+        *(b"x-rewrite-url", b"cdn-loop", b"coming-from", b"x-coming-from", b"x-varnish"),
         *(b"x-cloud-trace-context", b"x-amzn-trace-id", b"x-cluster-client", b"x-nginx-proxy"),
     }
 )
@@ -25,12 +25,12 @@ _PROXY_PREFIXES: Final = (
     *(b"cf-", b"cloudfront-", b"x-amz-cf-", b"x-amzn-oidc-", b"x-amzn-mtls-", b"x-azure-"),
     *(b"x-arr-", b"x-appgw-", b"x-appengine-", b"x-goog-iap-", b"x-goog-authenticated-"),
     *(b"fastly-", b"fly-", b"akamai-", b"x-akamai-", b"x-envoy-", b"x-vercel-", b"x-nf-"),
-    *(b"ngrok-", b"tailscale-", b"x-auth-request-", b"x-pomerium-"),
+    *(b"ngrok-", b"tailscale-", b"x-auth-request-", b"x-pomerium-", b"x-ms-client-principal"),
 )
-# X-Client-IP, True-Client-IP, X-Sucuri-ClientIP, X-Cluster-Client-IP, CF-Connecting-IP, …
+# X-Client-IP, X-Originating-IP, X-Sucuri-ClientIP, Remote-Addr, X-Via, …
 _PROXY_SUFFIXES: Final = (
-    *(b"client-ip", b"clientip", b"connecting-ip", b"connection-ip", b"real-ip", b"remote-ip"),
-    *(b"source-ip", b"user-ip", b"forwarded-for", b"forwarded-host", b"forwarded-proto"),
+    *(b"-ip", b"clientip", b"-addr", b"-address", b"-via"),
+    *(b"forwarded-for", b"forwarded-host", b"forwarded-proto"),
 )
 _MAX_ADDRESS_LENGTH: Final = 64  # characters of an address
 
