@@ -71,8 +71,8 @@ HOSTILE: Mapping[str, tuple[str, str]] = {
     "a database": ("store.url", "[store]\nurl='postgresql://me@evil.test/db'"),
     "a database here": ("store.url", "[store]\nurl='postgresql://me@127.0.0.1/db'"),
     "a database above": ("store.url", "[store]\nurl='../work.db'"),
-    "a database elsewhere": ("store.url", "[store]\nurl='sqlite:////tmp/work.db'"),
-    "a database above, as a URL": ("store.url", "[store]\nurl='sqlite:///../work.db'"),
+    "a database that came with the file": ("store.url", "[store]\nurl='work.db'"),
+    "a database, as a URL": ("store.url", "[store]\nurl='sqlite:///work.db'"),
     "a password": ("store.password", "[store]\nurl='postgresql://h/d'\npassword='env:PGPASSWORD'"),
     "notes above": ("vault.path", "[vault]\npath='../notes'"),
     "notes through a folder": ("vault.path", "[vault]\npath='a/../../notes'"),
@@ -135,7 +135,7 @@ def test_a_harmless_file_needs_no_trust(folder: Path) -> None:
         folder,
         "[agent]\nprovider='anthropic'\nmodel='claude-sonnet-5-5'\nsoul_path='./SOUL.md'\n"
         "[agents.x]\nprovider='scripted'\nmodel='x.toml'\n[vault]\npath='a/../notes'\n"
-        f"[code]\npaths=['src', '{folder}/lib']\n[store]\nurl='sqlite:///work.db'\n"
+        f"[code]\npaths=['src', '{folder}/lib']\n[store]\ndurability='normal'\n"
         "[trust]\nhold_calls=true\n[web]\nfetch=false\n[gateway]\nhost='127.0.0.1'\nport=1\n"
         "[budgets]\ndaily=5\n[[bindings]]\nagent_id='x'\nchannel='slack'\n",
     )
@@ -151,6 +151,19 @@ def test_variables_are_the_users(folder: Path) -> None:
     assert load(folder, "", DODONA_VAULT__PATH="..", DODONA_CODE__PATHS="/etc").settings
     variables = {"DODONA_AGENT__API_KEY": "env:OPENAI_API_KEY"}
     assert "agent.base_url would send" in refused(folder, text, **variables)
+
+
+def test_a_file_does_not_choose_who_gets_the_users_key(folder: Path) -> None:
+    """A key in a variable goes to no other provider, and to no server on this machine."""
+    variables = {"DODONA_AGENT__API_KEY": "env:OPENAI_API_KEY"}
+    for provider in ("ollama", "openrouter"):
+        text = f"[agent]\nprovider='{provider}'\nmodel='x'\n"
+        assert refused(folder, text, **variables) == (
+            "dodona.toml:2: agent.provider would send your API key to a provider that it chooses, "
+            f'and the file is not trusted (got "{provider}"). Read the file, then run: dodona trust'
+        )
+        assert load(folder, text).settings.agent.provider == provider
+    assert load(folder, text, **variables, DODONA_AGENT__PROVIDER="openai").settings
 
 
 def test_the_files_that_it_names_are_not_read(folder: Path) -> None:

@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 from dodona.app.config.trust_marks import (
     FREE,
     INNER_PATH,
-    INNER_STORE,
     MODEL_OR_INNER_PATH,
+    PROVIDER,
     needs_trust,
 )
 from dodona.core.domain.agents import DEFAULT_AGENT
@@ -168,6 +168,8 @@ Text = Annotated[str, Field(min_length=1), FREE]
 InnerPath = Annotated[str, Field(min_length=1), INNER_PATH]
 Program = Annotated[str, Field(min_length=1), needs_trust("run a program that it chooses")]
 Rules = Annotated[str, needs_trust("run rules and trees that it chooses")]
+# A database can contain projects that use any folder, and unfinished runs with any tree.
+Database = Annotated[str, Field(min_length=1), needs_trust("use a database that it chooses")]
 SecretSource = Annotated[
     str,
     AfterValidator(_check_secret_source),
@@ -191,7 +193,7 @@ ProviderName = Annotated[
     str,
     AfterValidator(_check_provider),
     WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
-    FREE,
+    PROVIDER,
 ]
 
 
@@ -372,7 +374,7 @@ class EngineSection(Section):
 class StoreSection(Section):
     """The database that holds all data."""
 
-    url: Annotated[str, Field(min_length=1), INNER_STORE] | None = Field(
+    url: Database | None = Field(
         default=None,
         description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. Defaults to "
         "`dodona.db` in the Dodona folder.",

@@ -97,13 +97,10 @@ def _needs_trust(
     origins: SettingOrigins,
 ) -> bool:
     match kind:
-        case TrustKind.STORE:
-            scheme, separator, rest = str(value).partition("://")
-            if separator and scheme != "sqlite":
-                return True
-            return _leads_out(rest.removeprefix("/") if separator else value, path, origins)
         case TrustKind.MODEL:
             return section.get("provider") == "scripted" and _leads_out(value, path, origins)
+        case TrustKind.PROVIDER:
+            return (*path[:-1], "api_key") in origins.variables
         case TrustKind.OUTSIDE_PATH:
             return _leads_out(value, path, origins)
         case _:

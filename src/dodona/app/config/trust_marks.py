@@ -21,8 +21,8 @@ class TrustKind(Enum):
     NONE = auto()
     EVERY = auto()  # except the default
     OUTSIDE_PATH = auto()  # paths that lead out of the folder of the file
-    STORE = auto()  # addresses, and paths that lead out of the folder of the file
     MODEL = auto()  # the model of the provider `scripted`, which is a path
+    PROVIDER = auto()  # beside a key in a variable, which could be that of another provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ _OUTSIDE: Final = "use a path outside the file's folder"
 
 FREE: Final = TrustMark(TrustKind.NONE)
 INNER_PATH: Final = TrustMark(TrustKind.OUTSIDE_PATH, _OUTSIDE)
-INNER_STORE: Final = TrustMark(TrustKind.STORE, _OUTSIDE)
 MODEL_OR_INNER_PATH: Final = TrustMark(TrustKind.MODEL, _OUTSIDE)
+PROVIDER: Final = TrustMark(TrustKind.PROVIDER, "send your API key to a provider that it chooses")
 UNMARKED: Final = TrustMark(TrustKind.EVERY, "change this setting")
 
 

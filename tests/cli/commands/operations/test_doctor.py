@@ -113,7 +113,7 @@ def test_what_cannot_be_mended_is_told(tmp_path: Path) -> None:
 
 def test_a_config_that_does_not_read(tmp_path: Path) -> None:
     """Every mistake has a line; nothing else can be known."""
-    (tmp_path / "dodona.toml").write_text("[agent]\nproviderr = 'x'\n[store]\nurl = 7\n")
+    (tmp_path / "dodona.toml").write_text("[agent]\nproviderr = 'x'\n[vault]\npath = 7\n")
     code, found = looked(tmp_path)
     assert code == 1
     assert [each["state"] for each in found["config"]] == ["wrong", "wrong"]
