@@ -179,6 +179,21 @@ def test_a_tree_that_is_wrong(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("tree", "at"),
+    [
+        ('(tree "decide" :finally (wait :seconds 9) (succeed))', "1:25"),
+        ('(tree "decide" (subtree "b"))\n(tree "b" :finally (wait :seconds 9) (succeed))', "2:20"),
+    ],
+)
+def test_a_tree_that_its_limits_could_not_stop(tmp_path: Path, tree: str, at: str) -> None:
+    """A `:finally` always runs to its end, so the call would wait for it without a limit."""
+    assert _with_tree(tmp_path, tree).problems() == [
+        f"{tmp_path}/trees/decide.lisp:{at}: a tree of a rule cannot have :finally, which its "
+        "limits do not stop."
+    ]
+
+
 def test_pipes_are_not_opened(tmp_path: Path) -> None:
     """What is no regular file is passed over: opening a pipe would wait for ever."""
     (tmp_path / "rules").mkdir()

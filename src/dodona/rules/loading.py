@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from dodona.core import events
 from dodona.core.domain.rules import HOOKS
-from dodona.core.errors import ConfigError, DodonaError, ReadError, SourceLocation, did_you_mean
+from dodona.core.errors import (
+    ConfigError,
+    DodonaError,
+    LoadError,
+    ReadError,
+    SourceLocation,
+    did_you_mean,
+)
 from dodona.documents import ConfigErrorBuilder, Document, is_table, read_document
 from dodona.lisp import read as read_forms
 from dodona.rules.parameters import RuleParameter
@@ -25,6 +32,7 @@ from dodona.rules.sections import (
     UnknownActionSection,
 )
 from dodona.trees.language.loader import Loader
+from dodona.trees.language.tree import Tree
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.registry import Registry
 
@@ -134,10 +142,20 @@ def _load_tree(
         # Only a tree that may call a model has the agent's leaves; the others have no leaves.
         tree_registry = registry if action.model else _BASE_REGISTRY
         forms = read_forms(tree.source, str(file))
-        Loader(tree_registry, host_keys=TREE_KEYS).load(forms).main_tree()
+        _check_stoppable(Loader(tree_registry, host_keys=TREE_KEYS).load(forms).main_tree())
     except DodonaError as error:
         return None, list(error.problems())
     return tree, []
+
+
+def _check_stoppable(tree: Tree) -> None:
+    """Raise if limits could not stop the tree: a `:finally` always runs to its end."""
+    for each in (tree, *tree.used_trees()):
+        if each.finally_node is not None:
+            raise LoadError(
+                "a tree of a rule cannot have :finally, which its limits do not stop.",
+                where=each.finally_node.form.span.location(),
+            )
 
 
 def _tree_names(folder: Path) -> list[str]:
