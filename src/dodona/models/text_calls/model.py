@@ -39,7 +39,8 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
-from dodona.models.text_calls.scanner import CopiedCalls, TextCallScanner
+from dodona.models.text_calls.copies import CopiedCalls
+from dodona.models.text_calls.scanner import TextCallScanner
 
 _ID_PREFIX: Final = "text_call_"
 

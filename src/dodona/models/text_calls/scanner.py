@@ -8,10 +8,9 @@ ends: a native call may still follow, and then the text must stay unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
+from dodona.models.text_calls.copies import CallBlock, CopiedCalls
 from dodona.models.text_calls.cursor import Cursor, Mismatch
 from dodona.models.text_calls.forms import PARSERS_BY_MARKER, CallParser, parse_whole_json
 from dodona.models.text_calls.markdown_code import MarkdownCode
@@ -21,40 +20,8 @@ MAX_BUFFERED_CHARS = 256 * 1024
 # Long text is processed in pieces to stay linear: each step copies the rest of the piece.
 _PIECE_CHARS = 4096
 
-# Shorter arguments occur in results by chance: `{"path":"a.md"}`.
-_MIN_COPIED_CHARS = 24
-
 _MARKER = re.compile("|".join(map(re.escape, PARSERS_BY_MARKER)))
 _MAX_MARKER_CHARS = max(map(len, PARSERS_BY_MARKER))
-
-
-@dataclass(frozen=True, slots=True)
-class CallBlock:
-    """Calls, and the text they were parsed from."""
-
-    source: str
-    calls: list[ParsedCall]
-
-
-class CopiedCalls:
-    """Recognizes calls that a tool returned as text: the model repeats them, whatever the spaces.
-
-    The texts are read only when there is a call to compare.
-    """
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._texts = tuple(texts)
-        self._condensed: str | None = None
-
-    def contain(self, block: CallBlock) -> bool:
-        """Whether a tool returned the text of a call, or the arguments of one."""
-        if not self._texts:
-            return False
-        if self._condensed is None:
-            self._condensed = "\0".join(map(_condense, self._texts))
-        arguments = (_condense(arguments) for _, arguments in block.calls)
-        copied = (text for text in arguments if len(text) >= _MIN_COPIED_CHARS)
-        return any(text in self._condensed for text in (_condense(block.source), *copied))
 
 
 class TextCallScanner:
@@ -203,10 +170,6 @@ class TextCallScanner:
     def _buffer(self, part: str | CallBlock) -> None:
         self._buffered.append(part)
         self._buffered_size += len(part if isinstance(part, str) else part.source)
-
-
-def _condense(text: str) -> str:
-    return "".join(text.split())
 
 
 def _partial_marker_start(text: str) -> int:
