@@ -315,7 +315,9 @@ def _path(operation: Operation) -> str:
 # An upgrade reaches the application only with a library for it: these ask the application itself.
 
 
-async def upgraded(keys: Keys, rules: GatewaySettings, **headers: str) -> list[Message]:
+async def upgraded(
+    keys: Keys, rules: GatewaySettings, query: bytes = b"", **headers: str
+) -> list[Message]:
     sent: list[Message] = []
     app = make_app(
         GatewayState(
@@ -344,7 +346,7 @@ async def upgraded(keys: Keys, rules: GatewaySettings, **headers: str) -> list[M
     scope = {
         "type": "websocket",
         "path": "/ws",
-        "query_string": b"",
+        "query_string": query,
         "server": ("127.0.0.1", 7200),
         "client": ("127.0.0.1", 4711),
         "headers": [(name.lower().encode(), value.encode()) for name, value in head.items()],
@@ -364,6 +366,14 @@ async def test_an_upgrade_may_carry_a_token(keyed: tuple[Gateway, Keys]) -> None
     start, body = await upgraded(keys, GatewaySettings(), Authorization="Bearer dod_x")
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 401)
     assert b'"code":"unauthorized"' in body["body"]
+
+
+@pytest.mark.parametrize("query", [b"token=dod_x", b"access_token=", b"x"])
+async def test_an_upgrade_with_a_query_is_nobody(keyed: tuple[Gateway, Keys], query: bytes) -> None:
+    """Its client may have put a token there, and is not the operator."""
+    start, body = await upgraded(keyed[1], GatewaySettings(), query)
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 400)
+    assert b"a WebSocket has no query parameters." in body["body"]
 
 
 async def test_an_upgrade_without_a_token_is_nobody_yet(keyed: tuple[Gateway, Keys]) -> None:

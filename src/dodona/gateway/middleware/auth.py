@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dodona.core.errors import DodonaError
+from dodona.core.errors import BadRequest, DodonaError
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.responses import error_response
 from dodona.gateway.security.auth import (
@@ -53,6 +53,7 @@ class AuthMiddleware:
 
     async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            _check_no_query(scope)
             caller = await self._admit(scope)
         except DodonaError as error:
             response = error_response(error, self._state.redactor).response_for(scope["path"])
@@ -92,6 +93,15 @@ class AuthMiddleware:
         except TooManyRequests as error:
             audit_rejection(self._state, scope, error, caller)
             raise
+
+
+def _check_no_query(scope: Scope) -> None:
+    """Refuse a query: a token in it would be ignored, and the request be the operator's."""
+    if scope["query_string"]:
+        raise BadRequest(
+            "a WebSocket has no query parameters.",
+            hint="Send a token in the header Authorization or in the first frame.",
+        )
 
 
 async def _reject_upgrade(scope: Scope, send: Send, response: Response) -> None:
