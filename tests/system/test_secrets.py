@@ -19,6 +19,7 @@ import pytest
 from tests.system.client import Client
 from tests.system.dodona_up import Home, Up
 from tests.system.tokens import User
+from tests.system.waiting import until_found
 from tests.system.wire_model import Call, Script, WireModel, calls, refuses, says
 
 KEYS = {
@@ -103,6 +104,19 @@ async def test_secrets_stay_where_they_belong(planted: User, script: Script) -> 
     found = {how for how, text in heard.texts.items() for each in secrets if each in text}
     assert sorted(found) == []
     assert "[secret" in " ".join(heard.texts.values())
+
+
+async def test_a_key_that_is_stored_later_is_a_secret_too(planted: User) -> None:
+    """Without a restart or a request that uses it, also if it replaces another one."""
+    folder = planted.client.up.home.data / "credentials"
+    folder.mkdir(mode=0o700)
+    for key in ("stored-while-the-gateway-ran-0455", "stored-in-its-place-0456"):
+        (folder / "openai").write_text(key)
+
+        async def is_known(key: str = key) -> bool:
+            return key not in (await planted.send("GET", f"/api/projects/{key}")).text
+
+        await until_found(is_known, "the redaction of a new key")
 
 
 async def _talk(user: User, script: Script, heard: Heard) -> None:

@@ -27,6 +27,7 @@ from dodona.documents import Document, KeyPath, read_document
 
 LOCAL_FILE = Path("dodona.toml")
 DEFAULT_FILE_NAME = "config.toml"  # in the Dodona folder
+CREDENTIALS_FOLDER = "credentials"  # in the Dodona folder
 MAX_PROBLEMS = 200  # more errors than this usually repeat one cause
 MAX_CONFIG_BYTES = 32_000_000  # enough for twice 100,000 bindings
 

@@ -1,7 +1,7 @@
 """Reloads the config when its file is saved, and logs which keys need a restart.
 
 An invalid file changes nothing; neither does one that is no longer trusted, until the user trusts
-its new content. Soul files are watched too.
+its new content. Credentials and soul files are watched too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
-from dodona.app.config.config import DEFAULT_FILE_NAME, Config
+from dodona.app.config.config import CREDENTIALS_FOLDER, DEFAULT_FILE_NAME, Config
 from dodona.app.config.trusted_files import TRUSTED_FILE_NAME
 from dodona.concurrency.file_watcher import FileWatcher
 from dodona.core.errors import ConfigError, DodonaError
@@ -48,11 +48,12 @@ class ConfigReloader:
 
     @asynccontextmanager
     async def watching(self, watcher: FileWatcher) -> AsyncGenerator[None]:
-        """Watch the config file and the souls while the block runs."""
+        """Watch the config file, credentials and souls while the block runs."""
 
         def files() -> Iterator[Path]:
             yield self._config.origins.file or self._config.home / DEFAULT_FILE_NAME
             yield self._config.home / TRUSTED_FILE_NAME
+            yield self._config.home / CREDENTIALS_FOLDER / "*"  # a new key is a secret at once
             yield from soul_files(self._config).values()
 
         async with watcher.watch_files(files, self.reload):

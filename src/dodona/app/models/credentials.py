@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from dodona.app.config.config import Config
+from dodona.app.config.config import CREDENTIALS_FOLDER, Config
 from dodona.app.config.shape import is_secret
 from dodona.core.errors import ConfigError, SourceLocation
 from dodona.documents.toml_lines import KeyPath
@@ -97,7 +97,7 @@ class Credentials:
 
     @property
     def folder(self) -> Path:
-        return self._config.home / "credentials"
+        return self._config.home / CREDENTIALS_FOLDER
 
     def register_all(self) -> None:
         """Register every secret that can be found, used or not: any may appear in a text. Blocks.

@@ -17,6 +17,7 @@ from dodona.app.config.atomic_files import (
     write_files,
 )
 from dodona.app.config.config import (
+    CREDENTIALS_FOLDER,
     MAX_CONFIG_BYTES,
     file_exists,
     file_to_edit,
@@ -184,7 +185,7 @@ class Onboarding:
         return notes
 
     def _key_file(self, provider: str) -> Path:
-        return self._home / "credentials" / provider
+        return self._home / CREDENTIALS_FOLDER / provider
 
 
 def check_provider(provider: str) -> str:

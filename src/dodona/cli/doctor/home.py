@@ -12,7 +12,7 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-from dodona.app.config.config import Config
+from dodona.app.config.config import CREDENTIALS_FOLDER, Config
 from dodona.cli.doctor.finding import Finding, chmod_fix, mkdir_fix, ok, warning, wrong
 from dodona.cli.options import NO_CONFIG_FILE
 
@@ -27,7 +27,7 @@ def run_checks(config: Config) -> Iterator[Finding]:
     yield check_clock(time())
     yield ok("config", str(config.origins.file or NO_CONFIG_FILE))
     yield check_home_folder(config.home)
-    yield from check_credentials(config.home / "credentials")
+    yield from check_credentials(config.home / CREDENTIALS_FOLDER)
 
 
 def check_python() -> Finding:
