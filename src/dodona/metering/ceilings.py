@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 
 from dodona.core.domain.budgets import (
@@ -54,10 +54,24 @@ class Ceilings:
     user: Ceiling = Ceiling()
     daily: Ceiling = Ceiling()
     monthly: Ceiling = Ceiling()
+    # The name, unit and amount of each ceiling that is set: every call needs them.
+    _amounts: tuple[tuple[str, BudgetUnit, int], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        names = (each.name for each in fields(self) if each.init)
+        amounts = tuple(
+            (name, unit, amount)
+            for name in names
+            for unit, amount in _amounts(getattr(self, name))
+            if amount is not None
+        )
+        object.__setattr__(self, "_amounts", amounts)
 
     def needs_price(self, plan: CallPlan) -> bool:
         """Whether a ceiling of the call is in dollars, so that its price must be known."""
-        return any(limit.unit is BudgetUnit.USD for limit in self._limits_of(plan))
+        token = plan.scope.token
+        has_usd = any(unit is BudgetUnit.USD for _, unit, _ in self._amounts)
+        return has_usd or (token is not None and token.limits.budget_nanos is not None)
 
     def budget_lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[BudgetLine]:
         """Return the budgets that a call counts towards, each with the most that it may use."""
@@ -84,10 +98,8 @@ class Ceilings:
         day, month = day_and_month(at)
         periods = {"daily": day, "monthly": month}
         return tuple(
-            BudgetLimit(field.name, periods.get(field.name, ALL_TIME), unit, ceiling)
-            for field in fields(self)
-            for unit, ceiling in _amounts(getattr(self, field.name))
-            if ceiling is not None
+            BudgetLimit(name, periods.get(name, ALL_TIME), unit, amount)
+            for name, unit, amount in self._amounts
         )
 
 
