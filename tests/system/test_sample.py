@@ -19,6 +19,7 @@ NOTES, CODE = HERE / "examples" / "vault", HERE / "src"
 
 QUESTION = "Where is {} defined and what do the notes say about it?"
 _CITED = re.compile(r"^— `([^`]+)`, lines? (\d+)", re.MULTILINE)
+_LISTED = re.compile(r"^- `([^`]+\.md)`$", re.MULTILINE)
 _PLACE = re.compile(r"^(\S+):(\d+)-\d+ ", re.MULTILINE)
 
 
@@ -67,6 +68,16 @@ async def test_without_a_model(own: Client, name: str) -> None:
     found = citations(answer)
     assert len(found) == len(set(found)) >= 2
     assert all(found.values())
+
+
+async def test_what_is_this(own: Client) -> None:
+    """It names notes of the project."""
+    await begin(own, provider="extractive")
+    own.tag = ""  # it would be part of the question
+    answer = await own.ask("What is this?", new=True)
+    listed = _LISTED.findall(answer["answer"])
+    assert len(listed) == 5
+    assert all((NOTES / note).is_file() for note in listed)
 
 
 def looks_and_cites(asked: Asked) -> Reply:

@@ -183,9 +183,9 @@ async def test_small_talk_is_answered_without_a_search(question: str, start: str
 
 async def test_what_is_this_names_some_notes() -> None:
     """They are in the list that precedes the question."""
-    context = ContextText("Notes of the project, the most relevant first:\nruns/a.md  A\nb.md  B")
+    context = ContextText("Notes of the project, the most relevant first:\nruns/a.md A\nb c.md B")
     answer = await done(context, UserText("what is this?"), tools=LOCAL)
-    assert "- `runs/a.md`\n- `b.md`" in answer.message.text
+    assert "- `runs/a.md`\n- `b c.md`" in answer.message.text
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ _WHAT_IS_THIS: Final = re.compile(
     r"|what(?: is|'s|s) (?:this|the) (?:project|repository|repo|vault)(?: about)?|wo bin ich"
 )
 
+_LISTED_NOTE: Final = re.compile(r"([^`]+?\.md) ", re.IGNORECASE)  # then its title
+
 
 def answer_small_talk(messages: Sequence[Message]) -> str:
     """Return the answer to a greeting or to a question about the assistant; else ""."""
@@ -61,7 +63,7 @@ def answer_small_talk(messages: Sequence[Message]) -> str:
 def _list_notes(messages: Sequence[Message]) -> str:
     """Return some notes of the project, from the list that precedes the question."""
     context = next((each for each in reversed(messages) if isinstance(each, ContextText)), None)
-    lines = context.text.splitlines() if context else []
-    notes = [line.partition("  ")[0] for line in lines if ".md  " in line][:MAX_TITLES]
-    listed = "\n".join(f"- `{note}`" for note in notes if "`" not in note)
+    found = map(_LISTED_NOTE.match, context.text.splitlines() if context else ())
+    notes = [match[1] for match in found if match][:MAX_TITLES]
+    listed = "\n".join(f"- `{note}`" for note in notes)
     return f"\n\nSome of its notes:\n\n{listed}" if listed else ""
