@@ -22,6 +22,7 @@ from dodona.core.domain.trust import Mark
 from dodona.core.messages import AssistantText, Origin, ToolCall, ToolResult
 from dodona.core.ports.tools import SourceKind, SourceReference
 from dodona.models.extractive.answer import NO_MODEL_NOTICE
+from dodona.models.extractive.small_talk import CAPABILITIES, GREETING, INTRODUCTION, THANKS
 
 
 def turn(name: str, result: str = "", *, failed: bool = False, **arguments: Any) -> Turn:
@@ -63,6 +64,9 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ("Hi", "Hello! How can I help you today?", None),
         ("Thanks", "You're welcome!", None),
         ("Where?", f"Nothing in this project answers the question.\n\n{NO_MODEL_NOTICE}\n", None),
+        ("hello", f"{GREETING} {CAPABILITIES}\n\n{NO_MODEL_NOTICE}\n", None),
+        ("What is this?", f"{INTRODUCTION} {CAPABILITIES}\n\nSome of its notes:\n\n- `a.md`", None),
+        ("thanks", THANKS, None),
         ("Why?", "No answer: the provider is down.", None),
         ("Why?", "The answer was cut off before it began.", None),
         ("Why?", "", None),

@@ -43,6 +43,8 @@ _STOCK_PHRASE = re.compile(
     r"\*?No language model is configured|To get one, set a key|Nothing that fits the question"
     r"|.{1,200} — `[^`]{1,200}` \(lines \d+–\d+\)$"
     r"|To get written answers|Nothing in this project answers|These words occur nowhere|See also"
+    r"|I answer questions about this project|I do not write text of my own|I quote the passage that"
+    r"|Ask, for example|This is Dodona, which runs agents|You are welcome\.$|Some of its notes:"
     r"|To configure one, set an API key|Nothing relevant to the question|Only tool results can be"
     r"|The question contains no search terms"
     r"|It can only quote from tools|The question has no words|No answer:|Stopped:"
