@@ -131,6 +131,17 @@ def passage(path: str, text: str, title: str = "Budgets", kind: str = "note") ->
     return {"kind": kind, "path": path, "first": 3, "last": 9, "title": title, "text": text}
 
 
+async def test_titles_are_plain_text() -> None:
+    """A terminal shows Markdown as it is, and a renderer would make a link or a tag of it."""
+    other = passage("a.md", "", "A > `*args` and [b](c) <img>")
+
+    def answers(name: str, arguments: dict[str, str]) -> ToolResult:
+        return ToolResult("", name, ranked(passage("b.md", "A ceiling."), see_also=[other]))
+
+    _, answer = await run(UserText("How do budgets work?"), tools=LOCAL, answers=answers)
+    assert "- A > args and \\[b\\](c) \\<img> — `a.md` (lines 3–9)\n" in answer.message.text
+
+
 async def test_it_quotes_the_best_passage_and_names_others() -> None:
     """One search, one quotation with its source, related titles, and the notice at the end."""
     others = [passage("runs/limits.md", "", "Limits > Warnings")]

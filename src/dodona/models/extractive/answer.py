@@ -96,8 +96,8 @@ def strip_unprintable(text: str) -> str:
     return _UNPRINTABLE.sub("", text)
 
 
-# Not `_` and `>`: inside a line they are harmless, and common in titles.
-_MARKUP: Final = str.maketrans({char: f"\\{char}" for char in "\\`*[]<"})
+# A terminal shows escapes as they are. Inside a line, `_` and `>` are harmless.
+_MARKUP: Final = str.maketrans({"`": "", "*": "", **{char: f"\\{char}" for char in "\\[]<"}})
 
 
 def _one_line(text: str) -> str:
