@@ -21,6 +21,7 @@ from dodona.core.events import CONTEXT_COMPRESSED
 from dodona.core.messages import AssistantText, Origin, SystemText
 from dodona.core.ports.model import Model, ModelRequest, ModelStream
 from dodona.metering import Ceiling, Ceilings
+from dodona.models.extractive.answer import NO_MODEL_NOTICE
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store.schema import summaries
@@ -199,6 +200,17 @@ async def test_what_was_planted_survives(file: Path, model: Callable[[], Any]) -
     assert not any("Mallory" in each for each in (*gist.decisions, *found.key_decisions))
     assert found.tokens_used < found.token_budget // 2
     assert len(here.told(CONTEXT_COMPRESSED)) == BATCHES
+
+
+async def test_the_notice_of_the_embedded_default_is_shown_once(file: Path) -> None:
+    """Not again after the answer that contains it has become part of a summary."""
+    answers: list[str] = []
+    async with opened(file, Quoting()) as here:
+        await here.set(max_context_nodes=10)
+        for n in range(2):
+            answers += [(await here.answered("Thanks.")).answer for _ in range(8)]
+            await compressed(here, n + 1)
+    assert [NO_MODEL_NOTICE in each for each in answers] == [True, *[False] * 15]
 
 
 async def test_originals_stay_and_get_better_insights(file: Path) -> None:

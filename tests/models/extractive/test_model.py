@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,7 @@ from dodona.core.messages import (
     AssistantText,
     ContextText,
     Message,
+    RawMessage,
     SystemText,
     ToolCall,
     ToolResult,
@@ -170,6 +172,18 @@ async def test_the_notice_is_shown_once_in_a_conversation() -> None:
     assert first.message.text.endswith(NOTICE)
     second = await done(UserText("hello"), first.message, UserText("thanks"))
     assert second.message.text == "You are welcome.\n"
+
+
+async def test_the_notice_is_not_repeated_after_a_summary() -> None:
+    """It was in the answers that the summary replaces, unless a language model gave them."""
+    summary, question = ContextText("Summary of the conversation so far:"), UserText("thanks")
+    ours = AssistantText("Lanes order runs.")
+    theirs = replace(ours, raw=RawMessage("anthropic", b"{}"))
+    for answers, is_repeated in (((ours, ours), False), ((ours, theirs), True)):
+        history = [each for answer in answers for each in (UserText("And?"), answer)]
+        answer = await done(summary, *history, ContextText("a.md A"), question)
+        assert (NO_MODEL_NOTICE in answer.message.text) is is_repeated
+    assert NO_MODEL_NOTICE in (await done(ContextText("a.md A"), question)).message.text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Final, Self
 
 from dodona.core.errors import ProviderError, ProviderErrorKind
-from dodona.core.messages import AssistantText, Message, ToolCall
+from dodona.core.messages import AssistantText, ContextText, Message, ToolCall, UserText
 from dodona.core.ports.model import (
     CallDelta,
     Done,
@@ -147,9 +147,22 @@ def _answer_text(inquiry: Inquiry, messages: Sequence[Message], small_talk: str)
         text = NO_WORDS if is_empty else NO_USABLE_TOOLS
     else:
         text = format_answer(inquiry.findings(), inquiry.failed_results())
-    earlier = (message.text for message in messages if isinstance(message, AssistantText))
-    is_known = any(NO_MODEL_NOTICE in each for each in earlier)
-    return f"{text}\n" if is_known else f"{text}\n\n{NO_MODEL_NOTICE}\n"
+    return f"{text}\n" if _has_notice(messages) else f"{text}\n\n{NO_MODEL_NOTICE}\n"
+
+
+def _has_notice(messages: Sequence[Message]) -> bool:
+    """Whether an earlier answer has the notice, or is part of a summary and may have it.
+
+    A summary precedes all questions. After it, an answer of a language model has `raw`.
+    """
+    answers = [message for message in messages if isinstance(message, AssistantText)]
+    if any(NO_MODEL_NOTICE in each.text for each in answers):
+        return True
+    questions = [at for at, each in enumerate(messages) if isinstance(each, UserText)]
+    has_summary = questions[1:] and any(
+        isinstance(each, ContextText) for each in messages[: questions[0]]
+    )
+    return bool(has_summary) and all(each.raw is None for each in answers)
 
 
 def _build_done(finish: FinishReason, message: AssistantText) -> Done:
