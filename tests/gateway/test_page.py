@@ -309,6 +309,37 @@ async def test_the_page_asks_and_shows_what_comes(gateway: Gateway) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Oak.\n\n*No *model.*\n", ["Oak.\n\n*No *model.*\n"]),
+        ("Oak.\n\n*No\n\nmodel.*\n", ["Oak.\n\n*No\n\nmodel.*\n"]),
+        ("*Oak.*\n\n*No model.*\n", ["*Oak.*\n\n", ["dim", "No model."]]),
+    ],
+)
+async def test_a_remark_at_the_end_is_dim(gateway: Gateway, text: str, shown: list[Any]) -> None:
+    """A last paragraph in emphasis, such as the notice of the embedded default."""
+    script = (
+        OPEN
+        + """
+        find("question").value = "Why?";
+        await find("form").fire("submit");
+        const parts = find("log").find("answer").children;
+        console.log(JSON.stringify(
+          parts.map((each) => typeof each === "string" ? each : [each.className, each.textContent])
+        ));
+    """
+    )
+    showing = asyncio.create_task(run_js(script, base=gateway.url))
+    try:
+        run = await gateway.asked()
+        await run.say(text[:9], text[9:])
+        await run.finish()
+        assert await showing == shown
+    finally:
+        showing.cancel()
+
+
 async def test_the_page_cancels(gateway: Gateway) -> None:
     """The run that goes on, by its number; the answer says that it was cancelled."""
     script = (

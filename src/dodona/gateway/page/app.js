@@ -44,7 +44,7 @@ function exchange(question) {
       thinking.box.hidden = !answer.thinking;
       thinking.text.textContent = answer.thinking;
       tools.replaceChildren(...[...answer.tools.values()].map(toolItem));
-      text.textContent = answer.text;
+      text.replaceChildren(...textParts(answer.text));
       notices.replaceChildren(...answer.notices.map((each) => element("p", each)));
       approvals.replaceChildren(...(answer.hasEnded ? [] : banners(answer.approvals.values())));
       if (answer.error) notices.append(element("p", explain(answer.error), "error"));
@@ -55,6 +55,13 @@ function exchange(question) {
       notices.append(element("p", explain(error), "error"));
     },
   };
+}
+
+// The text, and dim a last paragraph in emphasis, such as the notice of the embedded default.
+function textParts(text) {
+  const start = text.lastIndexOf("\n\n*") + 2;
+  const remark = start > 1 && /^\*([^*\n]+)\*\n*$/.exec(text.slice(start));
+  return remark ? [text.slice(0, start), element("span", remark[1], "dim")] : [text];
 }
 
 // Approval banners, created once: a redraw must not replace a button during a click.
