@@ -102,7 +102,7 @@ FIRING = [
     ),
     (
         "on_tool_complete",
-        context(result=result(characters=16_001)),
+        context(result=result(characters=16_001, entries=1)),  # one note
         RuleAction(
             "large_result",
             "dodona",
