@@ -90,6 +90,7 @@ def test_names_in_code_are_recognized(text: str, names: tuple[str, ...]) -> None
         ("Where is the function run_copy?", True, False, True),
         ("What is read_url?", False, False, True),
         ("How do budgets work?", False, False, False),
+        ("How do I keep an API key out of the URLs?", False, False, False),
     ],
 )
 def test_a_question_may_ask_for_code(

@@ -19,6 +19,7 @@ _WORD: Final = re.compile(r"\w+")
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Scripts without spaces between words: Thai, kana, Han, Hangul.
 _UNSPACED: Final = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_ACRONYM: Final = re.compile(r"[A-Z]{2,}s?")
 _VOWEL: Final = re.compile("[aeiouy]")
 
 _STOP_WORD_TEXT: Final = """
@@ -119,7 +120,9 @@ def fold(word: str) -> str:
 
 
 def is_identifier(word: str) -> bool:
-    """Whether a word looks like a name in code: `max_size`, `TimeStamper`, `a.b`."""
+    """Whether a word looks like a name in code: `max_size`, `TimeStamper`, `a.b`, but not `API`."""
+    if _ACRONYM.fullmatch(word):
+        return False
     return "_" in word.strip("_") or "." in word or word[1:] != word[1:].lower()
 
 
