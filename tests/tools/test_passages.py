@@ -64,6 +64,9 @@ class Project:
         (folder / "notes" / "changelog.md").write_text(
             "# Changelog\n\n- Settle budgets after a crash.\n"
         )
+        for name in ("contributing", "trees"):
+            (folder / "notes" / name).mkdir()
+            (folder / "notes" / name / "olives.md").write_text("# Olives\n\nOlives need sun.\n")
         (folder / "code" / "meter.py").write_text(CODE)
         self.notes = self._notes("ada", folder / "notes")
         self._bob = self._notes("bob", folder / "bob")
@@ -159,6 +162,7 @@ async def test_threads_are_searched_too(project: Project) -> None:
         "What is the population of Greece?",
         "How do I bake sourdough bread?",
         "Who is Napoleon?",
+        "Which vitamins does the broccoli in a garden have?",
         "",
         "what is it?",
     ],
@@ -166,7 +170,10 @@ async def test_threads_are_searched_too(project: Project) -> None:
 async def test_what_the_project_does_not_have_is_not_answered(
     project: Project, question: str
 ) -> None:
-    """No passage, no title and no source; the words that occur nowhere are named."""
+    """No passage, no title and no source, although a note has one of the words.
+
+    The words that occur nowhere are named.
+    """
     outcome = await project.call(question or "?")
     found = json.loads(outcome.result.text)
     assert (found["passages"], found["see_also"], outcome.output.sources) == ([], [], ())
@@ -184,6 +191,13 @@ async def test_a_changelog_comes_after_what_it_mentions(project: Project) -> Non
     """Its lines are short and full of names."""
     (passage,) = (await project.ask("When are budgets settled after a crash?"))["passages"]
     assert passage["path"] == "budgets.md"
+
+
+async def test_a_guide_for_contributors_comes_after_one_for_users(project: Project) -> None:
+    """The same words are in both."""
+    found = await project.ask("What do olives need?")
+    paths = [each["path"] for each in (*found["passages"], *found["see_also"])]
+    assert paths == ["trees/olives.md", "contributing/olives.md"]
 
 
 async def test_only_the_requested_source_is_searched(project: Project) -> None:

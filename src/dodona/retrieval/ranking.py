@@ -20,7 +20,7 @@ from dodona.retrieval.synonyms import SYNONYMS
 from dodona.retrieval.words import terms_in
 
 K1: Final = 1.0
-BODY_LENGTH_WEIGHT: Final = 0.75  # how much the length of a body matters
+BODY_LENGTH_WEIGHT: Final = 0.5  # how much the length of a body matters
 TITLE_WEIGHT: Final = 1.5
 HEADING_WEIGHT: Final = 2.5
 GROUP_WEIGHT: Final = 0.2

@@ -44,7 +44,7 @@ download fetch
 end stop finish shutdown exit
 environment env
 exception error traceback
-exclude ignore skip omit
+exclude ignore skip omit leave
 expire expiration timeout lifetime
 export dump
 fast performance speed quick
@@ -67,7 +67,8 @@ link url
 list enumerate
 log logging
 login authenticate authentication
-memory ram resource
+library api
+memory ram cpu resource
 message text
 newest latest recent
 override overwrite replace
@@ -76,6 +77,10 @@ picture image
 plugin extension
 print output write display
 protect security safe
+dangerous unsafe
+internet public
+conflict clash merge
+eat consume
 publish release
 quit exit
 refresh reload
@@ -90,7 +95,9 @@ set assign configure
 setting configuration option preference
 share reuse
 show display
-size length
+size length long
+severity level
+untouched unchanged
 split divide
 stale outdated
 style format

@@ -53,19 +53,19 @@ würde zeig zeige zu zum zur zwar zwischen
 # Words of any subject. That a project does not have one says nothing about its subject.
 _COMMON_WORD_TEXT: Final = """
 able actually afraid ago allowed almost around ask asked away bad become began begin believe best
-better big break bring brought build built buy calculate care careful carry catch change cheap check
-choose chosen clean clear clever close correct cost count current cut danger dangerous deal decide
-different difficult eat else enough entire explain extra fail fall fast feel felt figure fill find
-finish first fit fix follow forbid forget forgot found free fresh full great grow hand happy hard
-hate hear heavy high hold huge hurt idea important impossible improve inside keeps kind large last
-late lead learn leave left less lie little long lose lost love low main mean meet miss mistake move
-necessary new newer newest nice normal number often old older oldest part pass past pay pick place
-plain play prefer prevent problem protect pull push quick quickly quiet quit reach ready real reason
-receive recent reject remain remember remind right safe second send sent several short sit slow
-small solve sort speak spend stand start stay stop straight strange strong stuck suddenly talk teach
-think thought throw thrown tidy time touch travel trouble true trust try turn twice understand usual
-usually wait walk warn waste watch wear whatever win wins wish wonder work worry worse worst worth
-write written wrong wrote yes
+better big break bring brought build built buy calculate care careful carry catch certain change
+cheap check choose chosen clean clear clever close correct cost count current cut danger dangerous
+deal decide different difficult eat else enough entire explain extra fail fall fast feel felt figure
+fill find finish first fit fix follow forbid forget forgot found free fresh full great grow hand
+happy hard hate hear heavy high hold huge hurt idea important impossible improve inside keeps kind
+large last late lead learn leave left less lie little long lose lost love low main mean meet miss
+mistake move necessary new newer newest nice normal number often old older oldest part pass past pay
+pick place plain play prefer prevent problem protect pull push quick quickly quiet quit reach ready
+real reason receive recent reject remain remember remind right safe second send sent several short
+sit slow small solve sort speak spend stand start stay stop straight strange strong stuck suddenly
+talk teach think thought throw thrown tidy time touch travel trouble true trust try turn twice
+understand usual usually wait walk warn waste watch wear whatever win wins wish wonder work worry
+worse worst worth write written wrong wrote yes
 """
 COMMON_WORDS: Final = frozenset(_COMMON_WORD_TEXT.split())
 

@@ -51,13 +51,16 @@ CODE_WEIGHT: Final = 0.5  # of code, unless the question asks for it
 ASKED_CODE_WEIGHT: Final = 1.4
 DEFINITION_WEIGHT: Final = 3.0  # of the definition of a name in the question
 TEST_WEIGHT: Final = 0.6
-CHANGELOG_WEIGHT: Final = 0.6
+ASIDE_WEIGHT: Final = 0.6  # of changelogs and guides for contributors
 LEAD_WEIGHT: Final = 1.2  # of the beginning of a note
 ASKED_LEAD_WEIGHT: Final = 1.5  # if the question asks what something is
 START_PAGE_WEIGHT: Final = 1.4
 
 _START_PAGES: Final = frozenset({"index", "readme", "introduction", "overview", "about", "home"})
-_CHANGELOGS: Final = frozenset({"changelog", "changes", "history", "news", "releasenotes"})
+# Notes and folders that mention everything, or are about the work on the project.
+_ASIDES: Final = frozenset(
+    {"changelog", "changes", "history", "news", "releasenotes", "contributing"}
+)
 
 SEARCH: Final = tool_spec(
     "search_passages",
@@ -209,8 +212,10 @@ async def _find_sections(notes: Notes, question: ParsedQuestion) -> list[_Passag
 
 def _note_weight(hit: NoteHit, question: ParsedQuestion) -> float:
     """Return the prior of a section: the beginning of a note says what its subject is."""
-    name = "".join(filter(str.isalpha, PurePosixPath(hit.path).stem.lower()))
-    weight = CHANGELOG_WEIGHT if name in _CHANGELOGS else 1.0
+    parts = PurePosixPath(hit.path).with_suffix("").parts
+    names = ["".join(filter(str.isalpha, part.lower())) for part in parts]
+    name = names[-1]
+    weight = 1.0 if _ASIDES.isdisjoint(names) else ASIDE_WEIGHT
     if not hit.headings:
         weight *= ASKED_LEAD_WEIGHT if question.asks_meaning else LEAD_WEIGHT
     return weight * (START_PAGE_WEIGHT if question.asks_meaning and name in _START_PAGES else 1.0)
