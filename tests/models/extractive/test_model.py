@@ -471,11 +471,12 @@ async def test_a_conversation_may_be_empty_or_odd() -> None:
     assert (await done(*odd)).finish is FinishReason.TOOL_CALLS
 
 
-def test_a_long_passage_is_cut_after_a_line() -> None:
+@pytest.mark.parametrize("fence", ["```", "~~~"])
+def test_a_long_passage_is_cut_after_a_line(fence: str) -> None:
     """Its citation names the lines that are shown, and an open fence is closed."""
-    text = "```python\n" + "value = 1\n" * 1_000 + "```\n"
+    text = f"{fence}python\n" + "value = 1\n" * 1_000 + f"{fence}\n"
     cut = cut_passage(Passage(text, "a.md", 5, 1_006))
-    assert cut.text.endswith("value = 1\n…\n```")
+    assert cut.text.endswith(f"value = 1\n…\n{fence}")
     assert len(cut.text) <= MAX_QUOTED_CHARS + 6
     assert cut.last == 5 + cut.text.count("\n") - 2
 

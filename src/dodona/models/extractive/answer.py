@@ -30,7 +30,7 @@ _UNPRINTABLE = re.compile(
 )
 # The start of a tag or comment; `a < b` does not match.
 _HTML_TAG = re.compile(r"<(?=[A-Za-z/!?])")
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
 
 
 def format_answer(findings: Findings, failed: Sequence[ToolResult]) -> str:
@@ -73,7 +73,8 @@ def cut_passage(passage: Passage) -> Passage:
     start = text[:MAX_QUOTED_CHARS]
     start = start[: start.rfind("\n") + 1 or len(start)].rstrip()
     last = passage.first + start.count("\n") if passage.first else 0
-    end = "\n…" + ("\n```" if len(_FENCE.findall(start)) % 2 else "")
+    fences = _FENCE.findall(start)
+    end = "\n…" + (f"\n{fences[-1]}" if len(fences) % 2 else "")
     return replace(passage, text=start + end, last=last)
 
 

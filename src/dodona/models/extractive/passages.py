@@ -205,7 +205,7 @@ def best_part(file: Passage, question: ParsedQuestion) -> Passage:
 
 def _split_at_headings(file: Passage) -> Iterator[Passage]:
     lines = file.text.split("\n")
-    fences = accumulate(line.lstrip().startswith("```") for line in lines)
+    fences = accumulate(line.lstrip().startswith(("```", "~~~")) for line in lines)
     starts = [
         at
         for at, (line, fence) in enumerate(zip(lines, fences, strict=True))

@@ -146,9 +146,11 @@ def test_what_is_remembered_of_a_term_is_of_the_index_as_it_is(notes: Notes) -> 
     assert (notes.found("cord"), notes.found("elm")) == ([], ["b.md"])
 
 
-def test_a_section_is_put_together_from_its_parts(notes: Notes) -> None:
+@pytest.mark.parametrize("mark", ["```", "~~~"])
+def test_a_section_is_put_together_from_its_parts(notes: Notes, mark: str) -> None:
     """A long one is divided again, but not inside a fence; other notes are left out."""
-    fence = "```\n" + "\n\n".join(f"value_{n} = {n}  # fenced" for n in range(90)) + "\n```"
+    lines = "\n\n".join(f"value_{n} = {n}  # fenced" for n in range(200))
+    fence = f"{mark}\n{lines}\n{mark}"
     short = "\n\n".join("Oaks speak through their leaves, and priests listen." for _ in range(30))
     notes.write("a.md", f"# Oaks\n\n{short}\n\n## Code\n\n{fence}\n")
     notes.write("b.md", "# Beeches\n\nNo match.\n")
@@ -159,7 +161,16 @@ def test_a_section_is_put_together_from_its_parts(notes: Notes) -> None:
     assert {hit.headings for hit in found} == {"", "Code"}
     assert [hit.text for hit in found if hit.headings == "" and len(hit.text) > 1_500] != []
     code = [hit.text for hit in found if hit.headings == "Code"]
-    assert all(text.count("```") % 2 == 0 for text in code)
+    assert all(text.count(mark) % 2 == 0 for text in code)
+
+
+def test_a_table_is_not_divided(notes: Notes) -> None:
+    """It would lose its head."""
+    rows = "\n".join(f"| oak{n} | {'a tree by the wall ' * 3}|" for n in range(40))
+    notes.write("a.md", f"# Trees\n\n| name | place |\n|---|---|\n{rows}\n")
+    (hit,) = notes.index.search_sections(["wall"], 10)
+    assert "| name | place |" in hit.text
+    assert "| oak39 |" in hit.text
 
 
 def test_words_are_counted_in_any_form(notes: Notes) -> None:

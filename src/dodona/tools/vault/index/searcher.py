@@ -37,6 +37,7 @@ from dodona.tools.rebuildable_db import FileIdentity
 MAX_EXPANDED_WORDS: Final = 20  # words that a substring may expand to
 MAX_SECTIONS_PER_NOTE: Final = 2  # further hits of a note rank last
 MAX_WHOLE_CHARS: Final = 2_400  # of a section that is put together from its parts
+MAX_TABLE_CHARS: Final = 4_000  # of a section that would be divided inside a table
 MAX_RANKED: Final = 1_500
 MAX_COUNTED: Final = 6_000  # a term in more sections counts as being everywhere
 MAX_RECENT: Final = 300
@@ -48,6 +49,7 @@ HALF_LIFE_DAYS: Final = 30.0
 
 _SECONDS_PER_DAY: Final = 86_400
 _BM25_K1: Final = 1.2  # saturation: repeated words count less
+_FENCE: Final = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _NAME_WEIGHT: Final = 8.0
 
 
@@ -256,7 +258,7 @@ def _read_sections(
 def _join_parts(rows: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[tuple[set[int], NoteHit]]:
     """Yield sections with the ids of their parts; rows are (id, part), in order.
 
-    A long section is divided again, but not inside a fence.
+    A long section is divided again, but not inside a fence, nor in a table that a quote can show.
     """
     ids: set[int] = set()
     joined: NoteHit | None = None
@@ -275,9 +277,12 @@ def _join_parts(rows: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[tuple[s
 
 
 def _may_join(section: NoteHit, part: NoteHit) -> bool:
-    is_same = (section.path, section.headings) == (part.path, part.headings)
-    is_fence_open = section.text.count("\n```") % 2 == 1
-    return is_same and (is_fence_open or len(section.text) + len(part.text) <= MAX_WHOLE_CHARS)
+    if (section.path, section.headings) != (part.path, part.headings):
+        return False
+    chars = len(section.text) + len(part.text)
+    is_fence_open = len(_FENCE.findall(section.text)) % 2 == 1
+    is_table = section.text.rpartition("\n")[2].startswith("|") and part.text.startswith("|")
+    return is_fence_open or chars <= (MAX_TABLE_CHARS if is_table else MAX_WHOLE_CHARS)
 
 
 def _score_sections(
