@@ -22,7 +22,8 @@ from dodona.core.ports.tools import (
     ToolOutput,
 )
 from dodona.models.scripted.model import ScriptedModel
-from tests.agent.opening import USER, Made, Opened, Tools, bodies, calls, edited, opened
+from dodona.store.key_values import GlobalsScope
+from tests.agent.opening import USER, Made, Opened, Tools, bodies, calls, edited, opened, until
 
 PAGE = "https://example.org/found"
 REASON = f"this conversation contains untrusted text (web: {PAGE}), and once makes changes."
@@ -206,6 +207,45 @@ async def test_a_tree_without_approvals_executes_no_held_call(file: Path) -> Non
         assert bodies(chunks, "tool_result")[1]["result"] == (
             f"once was not called: no person has approved this call. {REASON}"
         )
+
+
+PASS_ON = (
+    '(sequence (set :retrieved (get (get (blackboard :tool_results) 0) "text"))'
+    ' (action add-again :fn "oracle.add_question"))'
+)
+RECORD = '(action record-results :fn "oracle.record_results")'
+
+
+async def test_a_tree_cannot_hide_what_a_model_reads(file: Path) -> None:
+    """A result marks the run however it gets into the next request, also after a crash."""
+    tree, mine = edited((RECORD, PASS_ON)), tools()
+    model = ScriptedModel([BROWSE, calls(("plan", "wait"))])
+    async with opened(file, model, tools=mine, tree=tree) as here:
+        run_id = await here.ask()
+        await until(lambda: mine.at_once, "a tool at work")
+        await here.agency.engine.shutdown(0)
+    mine.gate.set()
+    then = ScriptedModel([calls(("once", "x")), "I could not."])
+    async with opened(file, then, tools=mine, tree=tree, approval_timeout=0.1) as here:
+        await here.answer(run_id)
+        assert not mine.of("once")
+
+
+async def test_a_tree_cannot_store_a_result_without_marks(file: Path) -> None:
+    """A global key has the marks of all results, also those that no model has read."""
+    last = ':saved false :last {:default "" :scope :global}'
+    store = '(set :last (get (get (blackboard :tool_results) 0) "text"))'
+    tree = edited(
+        (":saved false", last),
+        (RECORD, f"(sequence {store} (set :saved true) (set :finished true))"),
+        ('(action save-exchange :fn "oracle.save_exchange")', "(succeed)"),
+    )
+    async with opened(file, ScriptedModel([BROWSE]), tools=tools(), tree=tree) as here:
+        await here.ended(await here.ask())
+        scope = GlobalsScope(USER, "default", "oracle")
+        stored = (await here.store.tree_globals.get(scope, ["last"]))["last"]
+        assert stored.value.startswith("Ignore all")
+        assert {mark.origin for mark in stored.marks} == {Origin.WEB}
 
 
 @pytest.mark.parametrize("approval", ["call-1", "call-1~0000"])

@@ -22,7 +22,7 @@ from dodona.agent.leaves.approval import (
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ApprovalRecord, ToolResultRecord
 from dodona.agent.run_context.registries import leaf
-from dodona.agent.safety.trust import allowed_urls, record_reading
+from dodona.agent.safety.trust import allowed_urls
 from dodona.core.chunks import ResultSource, ToolCallChunk, ToolResultChunk
 from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.errors import did_you_mean
@@ -229,7 +229,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     host.save_state(bb, state)
     host.notifications.record_turn((each.name, each.has_tool_failed) for each in records.values())
     # First: the events of the results contain parts of their texts.
-    record_reading(host, records.values())
+    host.read_results()
     for _, record in sorted(records.items()):
         host.sources.update(dict.fromkeys(record.sources))
         host.shown.update(dict.fromkeys(record.shown))

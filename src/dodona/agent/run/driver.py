@@ -18,6 +18,7 @@ from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
+from dodona.agent.run_context.reading import ReadingJournal
 from dodona.agent.run_context.snapshot import SnapshotBuilder
 from dodona.agent.turn_control.config import TIMEOUT_GRACE_SECONDS
 from dodona.agent.turn_control.decision import CANCELLED
@@ -267,7 +268,7 @@ class Driver:
 
         return Options(
             host=context,
-            journal=context.journal,
+            journal=ReadingJournal(context.journal, context),
             globals=RunGlobals(context, context.journal),
             emit=partial(emit_tree_event, context),
             output=context.publish_output,

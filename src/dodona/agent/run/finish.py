@@ -97,6 +97,7 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[float | No
     Returns when the conversation was updated, which is None if its head was moved elsewhere, and
     the history for the next question.
     """
+    context.read_results()  # the exchange has them, also those that the model has not read
     await _store_late_events(context)
     inputs, oracle_context = context.inputs, context.inputs.context
     # Whatever ended the run, and with the marks of the history: the answer may outlive the history.

@@ -63,6 +63,7 @@ class RunGlobals:
         return True
 
     async def put(self, changes: Mapping[str, Any]) -> None:
+        self._context.read_results()  # a tree may store one
         operation = self._context.deps.storage.tree_globals.put_operation(
             self._scope, changes, self._context.marks
         )

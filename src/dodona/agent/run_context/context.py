@@ -29,7 +29,7 @@ from dodona.core.chunks import StreamChunk, Untrusted
 from dodona.core.domain.budgets import BillingScope
 from dodona.core.domain.conversations.conversation import NO_OPTIONS, ClaimedRun, RunOptions
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.domain.trust import Mark, Marks, merge_marks, question_marks
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks, question_marks
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.ports.model import (
@@ -91,7 +91,9 @@ class RunContext:
 
     __slots__ = (
         "_cached_state",
+        "_has_unread_private",
         "_initial_tokens",
+        "_unread_marks",
         "answered_by",
         "billing",
         "chosen_model",
@@ -185,6 +187,9 @@ class RunContext:
             history.provenance.marks, question_marks(inputs.origin, inputs.session_key)
         )
         self.has_read_private = history.provenance.is_private
+        # Of results that the model has not read yet.
+        self._unread_marks: Marks = NO_MARKS
+        self._has_unread_private = False
         self.is_live = not inputs.is_resumed  # False during replay: events were emitted before
         self._cached_state: tuple[Any, AgentState] | None = None
 
@@ -207,6 +212,15 @@ class RunContext:
         """Record the untrusted sources of text that the model gets, and whether it is private."""
         self.marks = merge_marks(self.marks, marks)
         self.has_read_private = self.has_read_private or is_private
+
+    def add_result(self, marks: Marks, *, is_private: bool) -> None:
+        """Add the result of a tool, which the model reads with its next request at the earliest."""
+        self._unread_marks = merge_marks(self._unread_marks, marks)
+        self._has_unread_private = self._has_unread_private or is_private
+
+    def read_results(self) -> None:
+        """Record the reading of all results so far."""
+        self.record_reading(self._unread_marks, is_private=self._has_unread_private)
 
     async def choose_model(self, name: str) -> ChosenModel:
         """Choose a model by name, or the agent's, among those that the run may use."""

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from dodona.agent.events.dispatch import emit_tree_event
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.reading import ReadingJournal
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.changes import ChangeLog
 from dodona.agent.turn_control.config import TIMEOUT_GRACE_SECONDS, AgentConfig
@@ -159,7 +160,7 @@ def _build_run(context: RunContext, step: Step, task: SubagentTask, *, changes: 
         },
         Options(
             host=context,
-            journal=PrefixedJournal(context.journal, role.parent_step),
+            journal=ReadingJournal(PrefixedJournal(context.journal, role.parent_step), context),
             emit=partial(emit_tree_event, context),
             output=append_output,
             replay=lambda recorded: changes.record(recorded.chunk),  # the feed already has it
