@@ -125,7 +125,9 @@ ATTACKS: Final = (
     Attack(ways.tool_result, goals.OVERWRITE, "mcp", tools=True),
     Attack(ways.tool_result, goals.URL, "mcp", tools=True),
     Attack(ways.tool_result, goals.LETTER, "mcp", tools=True),
+    Attack(ways.tool_result, goals.NUMBER, "mcp", tools=True),
     Attack(ways.page, goals.LETTER, tools=True),
+    Attack(ways.page, goals.NUMBER, tools=True),
     # Other people.
     Attack(ways.peer, goals.OVERWRITE, "peer"),
     Attack(ways.peer, goals.URL, "peer"),

@@ -203,6 +203,7 @@ async def test_pages_are_found(name: str, engine: SearchEngine, says: Says, site
         (*OAK, SourceKind.WEB),
         (*ELM, SourceKind.WEB),
     ]
+    assert outcome.output.found_urls == (OAK[0], ELM[0])
     (asked,) = site.asked
     assert parse_qs(urlsplit(asked.path).query)["q"] == ["oak & dove ü"]
 

@@ -134,7 +134,7 @@ def _report(
         return replace(record, paused_seconds=seconds)
     context = outcome.context
     result = ToolResult(call.id, call.name, outcome.text, failed=outcome.failed)
-    output = ToolOutput(outcome.text, tuple(context.sources))
+    output = ToolOutput(outcome.text, tuple(context.sources), found_urls=tuple(context.found_urls))
     call_result = ToolCallResult(result, duration_ms, output=output)
     record = report_result(host, step, index, call_result, context.marks)
     return replace(

@@ -180,6 +180,7 @@ def report_result(
         notices=output.notices,
         marks=marks,
         shown=output.shown,
+        found_urls=output.found_urls,
     )
     host.emit(_result_event(host, record))
     return record
@@ -233,6 +234,7 @@ def record_results(bb: Blackboard, host: RunContext) -> None:
     for _, record in sorted(records.items()):
         host.sources.update(dict.fromkeys(record.sources))
         host.shown.update(dict.fromkeys(record.shown))
+        host.found_urls.update(dict.fromkeys(record.found_urls))
         _handle_result(host, record)
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 

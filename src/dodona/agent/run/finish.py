@@ -155,6 +155,7 @@ def _provenance(context: RunContext, exchange: Exchange) -> Provenance:
         context.sources,
         context.marks,
         is_private=context.has_read_private,
+        urls=context.found_urls,
         shown=context.shown if exchange.turns else (),  # without turns, no later run sees them
     )
 

@@ -104,6 +104,7 @@ class RunContext:
         "feed",
         "final_answer",
         "finish_reason",
+        "found_urls",
         "has_read_private",
         "history",
         "inputs",
@@ -182,6 +183,7 @@ class RunContext:
         self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
         self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
         self.shown: dict[ShownLines, None] = {}  # lines of notes, without those in the history
+        self.found_urls: dict[str, None] = {}  # returned by searches of this run
         # Of all text that the model has seen: its untrusted sources, and whether any is private.
         self.marks: Marks = merge_marks(
             history.provenance.marks, question_marks(inputs.origin, inputs.session_key)

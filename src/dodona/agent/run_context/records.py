@@ -78,9 +78,9 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     `paused_seconds` are excluded from the run's timeout: a pending approval, or a subagent, which
     has its own. `is_denied` is set if a rule or a person did not allow the call: then the tool has
     not failed. `tokens` and `turns` were used by the subagent that made or summarised the text.
-    `marks` are its untrusted sources, `shown` are the lines of notes in it, `is_private` is set if
-    it must not leave this machine. With `is_summary`, the text is the Librarian's summary of a
-    larger result.
+    `marks` are its untrusted sources, `shown` are the lines of notes in it, `found_urls` are URLs
+    that a search returned, `is_private` is set if it must not leave this machine. With
+    `is_summary`, the text is the Librarian's summary of a larger result.
     """
 
     index: int
@@ -98,6 +98,7 @@ class ToolResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     notices: tuple[StoredNotice, ...] = ()
     marks: Marks = NO_MARKS
     shown: tuple[ShownLines, ...] = ()
+    found_urls: tuple[str, ...] = ()
     is_private: bool = False
     is_summary: bool = False
     paused_seconds: float = 0.0

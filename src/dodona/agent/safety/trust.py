@@ -8,8 +8,7 @@ could carry private text out.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, cast
 
@@ -18,7 +17,7 @@ from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
 from dodona.core.domain.trust import Marks, describe_marks, sort_marks
 from dodona.core.messages import Origin, ToolCall, UserText
-from dodona.core.ports.tools import SourceKind, SourceReference, Tool
+from dodona.core.ports.tools import Tool
 from dodona.net.urls import normalize_url, normalize_urls
 
 MAX_RANGE: Final = 100_000  # of a number that is sent unseen: less than 17 bits
@@ -67,17 +66,24 @@ def allowed_urls(
 
 
 def _is_public(context: RunContext, tool: Tool, call: ToolCall) -> bool:
-    """Whether every argument is a URL that the user typed or a search returned, or their words."""
+    """Whether every argument is a URL that the user typed or a search returned, or their words.
+
+    What plugins and servers of tools get is never public: they choose their own parameters.
+    """
+    if tool.origin in (Origin.PLUGIN, Origin.MCP):
+        return False
     arguments = parse_arguments(call.arguments)
     properties = cast("Mapping[str, Any]", tool.spec.parameters.get("properties") or {})
     urls = frozenset(normalize_urls(_known_urls(context)))
-    words = Counter(word for text in _user_texts(context) for word in _WORD.findall(text))
+    texts = [_WORD.findall(text) for text in _user_texts(context)]
 
     def is_public(name: str, value: object) -> bool:
         if name not in properties:
             return False  # the name itself may be a text
         if isinstance(value, str):
-            return _is_known_url(value, urls, tool) or _consists_of(value, words)
+            return _is_known_url(value, urls, tool) or any(
+                _is_part_of(value, words) for words in texts
+            )
         return value is None or _is_bounded(properties.get(name), value)
 
     return all(is_public(name, value) for name, value in arguments.items())
@@ -88,18 +94,20 @@ def _is_known_url(text: str, urls: frozenset[str], tool: Tool) -> bool:
     return (normalize_url(text) if tool.origin is Origin.WEB else text) in urls
 
 
-def _consists_of(text: str, words: Counter[str]) -> bool:
-    """Whether a text consists of these words, each used at most as often as here.
+def _is_part_of(text: str, words: Sequence[str]) -> bool:
+    """Whether a text consists of some of these words, in this order: another could encode a text.
 
-    All words are written like the user's, or all in lower case: mixed case could encode a text.
+    All words are written like the user's, or all in lower case: so could mixed case.
     """
     if _WORDS.fullmatch(text) is None:
         return False
-    used = Counter(_WORD.findall(text))
-    lower = Counter[str]()
-    for word, count in words.items():
-        lower[word.lower()] += count
-    return used <= words or used <= lower
+    used = _WORD.findall(text)
+    return _is_subsequence(used, words) or _is_subsequence(used, [each.lower() for each in words])
+
+
+def _is_subsequence(items: Sequence[str], of: Sequence[str]) -> bool:
+    rest = iter(of)
+    return all(item in rest for item in items)
 
 
 def _is_bounded(schema: object, value: object) -> bool:
@@ -131,9 +139,7 @@ def _name(marks: Marks) -> str:
 
 
 def _known_urls(context: RunContext) -> frozenset[str]:
-    return context.history.provenance.urls.union(
-        urls_in(_user_texts(context)), web_urls(context.sources)
-    )
+    return context.history.provenance.urls.union(urls_in(_user_texts(context)), context.found_urls)
 
 
 def _user_texts(context: RunContext) -> Iterator[str]:
@@ -142,11 +148,6 @@ def _user_texts(context: RunContext) -> Iterator[str]:
         yield context.inputs.question.content
     if all(mark.origin is not Origin.PEER for mark in context.history.provenance.marks):
         yield from (m.text for m in context.history.messages if isinstance(m, UserText))
-
-
-def web_urls(sources: Iterable[SourceReference]) -> Iterator[str]:
-    """Return the URLs of web sources."""
-    return (source.path for source in sources if source.kind is SourceKind.WEB)
 
 
 def urls_in(texts: Iterable[str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
     marks: Marks = NO_MARKS
     is_private: bool = False
     versions_read: Mapping[SourceKind, Mapping[str, str]] = {}
-    urls: frozenset[str] = frozenset()  # returned by a search, or fetched
+    urls: frozenset[str] = frozenset()  # returned by a search
     shown: frozenset[ShownLines] = frozenset()
 
     @classmethod
@@ -37,14 +37,13 @@ class Provenance(msgspec.Struct, frozen=True, omit_defaults=True):
         *,
         is_private: bool,
         shown: Iterable[ShownLines],
+        urls: Iterable[str],
     ) -> Self:
         """Return the provenance of a run that ends."""
         versions: dict[SourceKind, dict[str, str]] = {}
-        all_sources = list(sources)
-        versioned = [s for s in all_sources if s.version and s.kind in _VERSIONED_KINDS]
+        versioned = [s for s in sources if s.version and s.kind in _VERSIONED_KINDS]
         for source in versioned[-MAX_ENTRIES:]:
             versions.setdefault(source.kind, {})[source.path] = source.version
-        urls = dict.fromkeys(s.path for s in all_sources if s.kind is SourceKind.WEB)
         return cls(
             frozenset(marks),
             is_private,

@@ -81,7 +81,7 @@ class ToolOutput:
     first: they decide whether the result is summarised. `events` are emitted in the run; `notices`
     are delivered in it when they are due. `marks` are the untrusted sources of any part of the
     text, in addition to the tool's own origin. `shown` are the lines of notes that the model knows
-    from the whole text.
+    from the whole text. `found_urls` are URLs that a search returned: they may be fetched.
     """
 
     text: str
@@ -92,6 +92,7 @@ class ToolOutput:
     notices: tuple[StoredNotice, ...] = ()
     marks: Marks = NO_MARKS
     shown: tuple[ShownLines, ...] = ()
+    found_urls: tuple[str, ...] = ()
 
 
 class Tool(Protocol):

@@ -64,7 +64,12 @@ def add(registry: ToolRegistry, engine: SearchEngine | None, *, seconds: float) 
             return ToolOutput("Nothing found.")
         sources = tuple(map(_build_source, hits))
         blocks = [_format_source(number, source) for number, source in enumerate(sources, start=1)]
-        return ToolOutput("\n\n".join(blocks), sources, entry_count=len(hits))
+        return ToolOutput(
+            "\n\n".join(blocks),
+            sources,
+            entry_count=len(hits),
+            found_urls=tuple(source.path for source in sources),
+        )
 
 
 def _build_source(hit: Hit) -> SourceReference:
