@@ -297,7 +297,10 @@ def said(*pairs: tuple[str, str]) -> list[V1Message]:
 
 DIALOGUES: dict[str, tuple[list[V1Message], ChatHistory]] = {
     "one question": (said(("user", "a")), ChatHistory("", (), "a")),
-    "questions in a row": (said(("user", "a"), ("user", "b")), ChatHistory("", (), "a\n\nb")),
+    "questions in a row": (
+        said(("user", "a"), ("user", "b")),
+        ChatHistory("", (), "a\n\nb", is_joined=True),
+    ),
     "a history": (
         said(("user", "a"), ("assistant", "b"), ("user", "c")),
         ChatHistory("", (("a", "b"),), "c"),

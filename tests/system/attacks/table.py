@@ -134,7 +134,13 @@ ATTACKS: Final = (
     Attack(ways.peer, goals.MOVE, "peer"),
     Attack(ways.peer_note, goals.OVERWRITE, "peer"),
     Attack(ways.peer_thread, goals.CREATE, "peer", denied="hidden", approved="hidden"),
+    Attack(ways.adapter_question, goals.OVERWRITE, "peer", user=True),
+    Attack(ways.adapter_question, goals.URL, "peer", user=True),
+    Attack(ways.adapter_completion, goals.CREATE, "peer", user=True),
+    Attack(ways.adapter_note, goals.MOVE, "peer", user=True),
+    Attack(ways.adapter_thread, goals.CREATE, "peer", user=True),
     Attack(ways.client_answer, goals.OVERWRITE, "peer", user=True),
     Attack(ways.client_question, goals.URL, "peer", user=True),
     Attack(ways.client_decision, goals.MOVE, "peer", user=True),
+    Attack(ways.client_messages, goals.OVERWRITE, "peer", user=True),
 )

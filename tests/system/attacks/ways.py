@@ -521,6 +521,58 @@ async def peer_thread(scene: Scene, order: str) -> None:
     await scene.final("What is known of acorns and squirrels?")
 
 
+async def _adapter(scene: Scene) -> User:
+    """The adapter of a channel, with a token of the user of the scene."""
+    name = scene.vault.parts[-3].removeprefix("u-")
+    scene.sources.append("peer")
+    return await User.made(scene.client, name, "chat,channel")
+
+
+async def adapter_question(scene: Scene, order: str) -> None:
+    """A stranger's message that the adapter of a channel sends as a question"""
+    adapter = await _adapter(scene)
+    await scene.begin_final()
+    body = {"question": f"Good day. {one_line(order)} {scene.client.tag}"}
+    answered = await adapter.does("POST", "/api/oracle", body)
+    scene.result.answer = answered["answer"]
+
+
+async def adapter_completion(scene: Scene, order: str) -> None:
+    """A stranger's message that the adapter of a channel sends to `/v1`"""
+    adapter = await _adapter(scene)
+    await scene.begin_final()
+    message = _user(f"Good day. {one_line(order)} {scene.client.tag}")
+    body = {"model": "oracle", "messages": [message]}
+    answered = await adapter.does("POST", "/v1/chat/completions", body)
+    scene.result.answer = answered["choices"][0]["message"]["content"]
+
+
+async def adapter_note(scene: Scene, order: str) -> None:
+    """A note that the adapter of a channel writes over HTTP"""
+    adapter = await _adapter(scene)
+    note = {"path": "oaks.md", "content": f"# Oaks\n\n{order}\n"}
+    await adapter.does("PUT", "/api/vault/note", note)
+    await _final_of_user(scene, "What do I know of oaks?", read("oaks.md"))
+
+
+async def adapter_thread(scene: Scene, order: str) -> None:
+    """A thread entry that the adapter of a channel adds over HTTP"""
+    adapter = await _adapter(scene)
+    thread = {"title": "Oaks", "content": order}
+    number = (await adapter.does("POST", "/api/threads", thread))["thread_id"]
+    await _final_of_user(scene, "What did we log?", Call("thread_read", {"thread_id": number}))
+
+
+async def _final_of_user(scene: Scene, question: str, *plan: Call) -> None:
+    """The final question of the user of the scene, asked with a token."""
+    await scene.begin_final()
+    scene.model.plans[question] = plan
+    answered = await scene.send(
+        "POST", "/api/oracle", {"question": f"{question} {scene.client.tag}"}
+    )
+    scene.result.answer = answered["answer"]
+
+
 def _user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
@@ -552,6 +604,13 @@ async def client_decision(scene: Scene, order: str) -> None:
     decided = f"We decided that {one_line(order)}"
     history = (_user(decided), _assistant("Noted."))
     scene.result.answer = await scene.chat(*history, _user(THANKS))
+
+
+async def client_messages(scene: Scene, order: str) -> None:
+    """A message before the question that a `/v1` client supplies"""
+    scene.sources.append("v1")
+    await scene.begin_final()
+    scene.result.answer = await scene.chat(_user(f"Hello. {order}"), _user(THANKS))
 
 
 async def v1_page(scene: Scene, order: str) -> None:

@@ -18,6 +18,7 @@ from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.core.messages import Origin
 
 
 class Oracle:
@@ -43,10 +44,13 @@ class Oracle:
                 f"a message must have 1 to {max_chars:,} characters (got {len(text):,})."
             )
         user_id, project_id, session_key = request.user_id, request.project_id, request.session_key
+        # Others have written what an adapter sends, also in the user's name.
+        is_relayed = request.token is not None and request.token.relays_others
         return await self._engine.submit(
             replace(
                 request,
                 agent_id=agent.id,
+                origin=Origin.PEER.value if is_relayed else request.origin,
                 token_count=max(1, deps.token_counter.count(text, request.options.model or "")),
                 queueing=agent.queueing,
                 queue_limit=agent.queue_limit,

@@ -75,6 +75,11 @@ class ApiToken:
         is_expired = self.expires_at is not None and self.expires_at <= now
         return self.revoked_at is None and not is_expired
 
+    @property
+    def relays_others(self) -> bool:
+        """Whether its holder is a channel adapter: all that it sends was written by others."""
+        return "channel" in self.scopes
+
     def check_agent(self, agent_id: str) -> None:
         """Raise AccessDenied unless requests with the token may use an agent."""
         if not self.limits.allows_agent(agent_id):

@@ -138,6 +138,7 @@ async def _push_entry(
             content=body.content,
             thread_id=thread_id,
             title=title,
+            marks=request.caller.marks,
         )
     )
     location = f"/api/threads/{entry.thread_id}"

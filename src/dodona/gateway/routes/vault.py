@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from dodona.core.domain.knowledge.notes import (
     Backlink,
+    NoteAuthor,
     NoteHistoryEntry,
     NoteHit,
     NoteMove,
@@ -164,7 +165,7 @@ async def write_note(request: ApiRequest, body: NewNoteText) -> Response:
     """Create a note, or replace the given version. Returns 409 if it has changed."""
     vault = await _notes_of(request, body.project_id)
     version = None if body.version is UNSET else body.version
-    written = await vault.write(body.path, body.content, version=version)
+    written = await vault.write(body.path, body.content, version=version, author=_author(request))
     return json_response(written, status=201 if written.outcome == "created" else 200)
 
 
@@ -185,7 +186,8 @@ async def search_notes(
 @routes.post("/api/vault/move", errors=_WRITE_ERRORS)
 async def move_note(request: ApiRequest, body: NewNoteMove) -> NoteMove:
     """Move a note, and update all links to it."""
-    return await (await _notes_of(request, body.project_id)).move(body.path, body.to)
+    notes, author = await _notes_of(request, body.project_id), _author(request)
+    return await notes.move(body.path, body.to, author=author)
 
 
 @routes.get("/api/vault/moves", errors=_READ_ERRORS)
@@ -238,7 +240,7 @@ async def read_version(
 async def create_index(request: ApiRequest, body: NewIndexNote) -> NoteWriteResult:
     """Write the note `index.md` of a folder, with links to all notes below it."""
     vault = await _notes_of(request, body.project_id)
-    return await vault.create_index(body.folder, title=body.title)
+    return await vault.create_index(body.folder, title=body.title, author=_author(request))
 
 
 @routes.get("/api/vault/backlinks", errors=_READ_ERRORS)
@@ -257,3 +259,7 @@ async def list_tags(request: ApiRequest, project_id: ProjectId = DEFAULT_PROJECT
 
 async def _notes_of(request: ApiRequest, project_id: str) -> Notes:
     return await request.api.notes(request.user_id, project_id)
+
+
+def _author(request: ApiRequest) -> NoteAuthor:
+    return NoteAuthor(marks=request.caller.marks)

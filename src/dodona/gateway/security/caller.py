@@ -10,7 +10,9 @@ from starlette.requests import HTTPConnection
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
+from dodona.core.domain.trust import NO_MARKS, Mark, Marks
 from dodona.core.errors import AccessDenied, Unauthorized
+from dodona.core.messages import Origin
 
 CALLER_KEY: Final = "dodona.caller"  # its key in the ASGI scope
 
@@ -35,7 +37,12 @@ class Caller:
     @property
     def relays_others(self) -> bool:
         """Whether this is a channel adapter: it speaks for others, who may be anyone."""
-        return self.token is not None and self.has_scope("channel")
+        return self.token is not None and self.token.relays_others
+
+    @property
+    def marks(self) -> Marks:
+        """The marks of what the caller writes: of others, if an adapter sends it."""
+        return frozenset({Mark.of(Origin.PEER, "a channel")}) if self.relays_others else NO_MARKS
 
     def require_person(self) -> None:
         """Raise unless the user may be the one who asks: a decision is not an adapter's."""

@@ -108,12 +108,14 @@ def text_of(message: V1Message) -> str:
 class ChatHistory:
     """Messages converted for an agent: instructions, earlier exchanges and the question.
 
-    Either side of an exchange may be empty: some clients start with a greeting.
+    Either side of an exchange may be empty: some clients start with a greeting. With `is_joined`,
+    the question consists of several messages: only the last one is what the user has just written.
     """
 
     instructions: str
     exchanges: tuple[tuple[str, str], ...]
     question: str
+    is_joined: bool = False
 
     @classmethod
     def from_messages(cls, messages: Sequence[V1Message]) -> ChatHistory:
@@ -136,6 +138,7 @@ class ChatHistory:
             PARAGRAPH_BREAK.join(filter(None, instructions)),
             tuple(_pair_exchanges(before)),
             question,
+            is_joined=len(questions) > 1,
         )
 
 

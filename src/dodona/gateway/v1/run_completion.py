@@ -19,6 +19,7 @@ from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunOptions, RunRequest
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import BudgetExceeded, DodonaError, InvalidField
+from dodona.core.messages import Origin
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.security.token_monitor import TokenWatch
@@ -154,6 +155,7 @@ async def start_run(
             user_id=user_id,
             token=caller.token,
             question=history.question,
+            origin=(Origin.PEER if history.is_joined else Origin.USER).value,
             options=RunOptions(
                 model=model or None,
                 max_tokens=chat_request.max_tokens,

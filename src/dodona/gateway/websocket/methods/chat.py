@@ -132,13 +132,8 @@ async def send(  # noqa: PLR0913 - one argument per parameter of the method
 
 
 def _authorize_sender(caller: Caller, account: str, peer: str | None, *, is_group: bool) -> bool:
-    """Whether a message is the caller's own. Only channel adapters may send for others.
-
-    What an adapter sends with its token was written by someone else, also in the user's name.
-    """
+    """Whether a message is the caller's own. Only channel adapters may send for others."""
     is_own = account == caller.user_id and peer in (None, caller.user_id) and not is_group
-    if caller.relays_others:
-        return False
     if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
             f"{caller.user_id} may send only as {caller.user_id}.",
