@@ -11,14 +11,14 @@ import pytest
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
 from dodona.core.domain.trust import Mark, Marks
-from dodona.core.events import QUERY_START, SELF_NOTIFY, SESSION_END, Event
+from dodona.core.events import QUERY_START, SELF_NOTIFY, SESSION_END, TREE_STUCK, Event
 from dodona.core.messages import ContextText, Origin, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store.key_values import GlobalsScope, StoredValue
 from dodona.tools.threads import add_thread_tools
-from dodona.trees import Tree
+from dodona.trees import Tree, Watchdog
 from tests.agent.opening import USER, Opened, Tools, calls, edited, opened, until
 from tests.agent.test_notices import note, told, with_notes
 
@@ -76,6 +76,18 @@ async def test_events_have_what_their_run_has_read(file: Path) -> None:
         assert start.marks == frozenset()
         (failure,) = here.told("tool.call.failure")
         assert origins(failure.marks) == WEB
+
+
+async def test_an_event_with_the_blackboard_has_the_marks_of_all_results(file: Path) -> None:
+    """Also of a result that no model has read: a rule could store it."""
+    model = ScriptedModel([calls(("page", ""), ("plan", "wait"))])
+    async with opened(file, model, tools=surfing()) as here:
+        driver = here.agency.engine._driver
+        driver._watchdog = Watchdog(0.5, recovery=driver._watchdog.recovery)
+        await here.ended(await here.ask())
+        (stuck, *_) = here.told(TREE_STUCK)
+        assert "blackboard" in stuck.payload
+        assert origins(stuck.marks) == WEB
 
 
 async def test_a_note_to_itself_marks_the_run_that_reads_it(file: Path) -> None:

@@ -64,7 +64,7 @@ def emit_event(
 
 def emit_tree_event(context: RunContext, event: Event) -> None:
     """Emit an event of the tree runtime as an event of the run."""
-    if "blackboard" in event.payload:
+    if "blackboard" in event.payload:  # it may have results that no model has read
         context.read_results()
     run_event = context.build_event(event.type, event.severity, event.payload)
     event = replace(event, payload=run_event.payload, marks=run_event.marks)
