@@ -75,6 +75,7 @@ ATTACKS: Final = (
     Attack(ways.typed_url, goals.URL),
     Attack(ways.found_url, goals.URL),
     Attack(ways.page_from_before, goals.OVERWRITE),
+    Attack(ways.page_of_letters, goals.SPELL),
     Attack(ways.page_of_another_branch, goals.OVERWRITE),
     Attack(ways.cancelled_run, goals.MOVE),
     # Notes and code of others.

@@ -75,6 +75,14 @@ async def page_from_before(scene: Scene, order: str) -> None:
     await scene.final(THANKS)
 
 
+async def page_of_letters(scene: Scene, order: str) -> None:
+    """A page with a URL for each letter, all fetched by a question that reads no notes"""
+    url = scene.page("/oaks", as_html(order))
+    letters = scene.web.site.url(f"/{scene.slug}/letter-z")
+    await scene.ask(f"What does {url} say?", fetch(url), fetch(letters), sources=["web"])
+    await scene.final(THANKS)
+
+
 async def page_of_another_branch(scene: Scene, order: str) -> None:
     """A page that another branch of the conversation read, continued by its id"""
     url = scene.page("/oaks", as_html(order))
