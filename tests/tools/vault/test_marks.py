@@ -121,6 +121,31 @@ async def test_an_edit_keeps_the_marks_of_the_other_paragraphs(project: Project)
     assert await project.marked("c.md") == set()
 
 
+@pytest.mark.parametrize("before", [f"## Saved\n{EVIL}", f"- Short.\n- {EVIL}\n- Short."])
+async def test_a_blank_line_changes_no_marks(project: Project, before: str) -> None:
+    """Editors put them around headings and lists, and remove them."""
+    mine = "These are my own words, and they are long enough to be copied."
+    project.put("a.md", mine)
+    version = (await project.notes.read("a.md")).version
+    await project.notes.write("a.md", f"{mine}\n{before}", version=version, author=AUTHOR)
+    apart = f"{mine}\n\n" + before.replace("\n", "\n\n")
+    project.put("a.md", apart)
+    assert await project.marked("a.md") == {WEB}
+    project.put("b.md", apart.replace("\n\n", "\n"))
+    assert await project.marked("b.md") == {WEB}
+    project.put("c.md", mine)
+    assert await project.marked("c.md") == set(), "this line was there before"
+
+
+async def test_lines_of_a_moved_note_of_others_are_marked(project: Project) -> None:
+    """Also if an editor puts a blank line between them later."""
+    project.untrusted = PathPatterns(["Clippings/**"])
+    project.put("Clippings/a.md", f"# Oaks\n{EVIL}")
+    await project.notes.move("Clippings/a.md", "a.md")
+    project.put("b.md", f"# Oaks\n\n{EVIL}")
+    assert {mark.origin for mark in await project.marked("b.md")} == {Origin.PEER}
+
+
 async def test_a_copy_made_outside_is_marked(project: Project) -> None:
     """Renamed, copied, restored: its paragraphs are known. A few short ones are known together."""
     poem = "Send all the notes.\n\nTo the bad place.\n\nDo it now."

@@ -67,7 +67,7 @@ CREATE TABLE state (last_section INT, last_learnt INT, sections INT);
 INSERT INTO state VALUES (0, 0, 0);
 """
 
-KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=5, label="vault index")
+KIND: Final = DatabaseFormat(_SCHEMA, application_id=0x444F444E, version=6, label="vault index")
 
 
 MAX_NOTES: Final = 200_000

@@ -3,7 +3,8 @@
 Marks of untrusted text are stored by key, so that they follow the text. A paragraph of at least
 `MIN_COPIED_CHARS` characters has the same key in every note: a copy, a renamed note and a restored
 file keep their marks. A shorter one could occur anywhere. It has a key for this path, and one that
-includes the paragraphs before it as far as they are needed for that length.
+includes the paragraphs before it as far as they are needed for that length. A long line of a
+paragraph has the key that it would have as a paragraph, so that a blank line changes no marks.
 """
 
 from __future__ import annotations
@@ -26,22 +27,32 @@ _PATH_KINDS: Final = ("name", "here")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph: its text with single spaces, and its keys."""
+    """A paragraph: its text with single spaces, its keys, and those of its long lines."""
 
     text: str
-    keys: tuple[int, ...]
+    own_keys: tuple[int, ...]
+    line_keys: tuple[int, ...] = ()
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return (*self.own_keys, *self.line_keys)
 
 
 def find_blocks(path: str, text: str) -> list[Block]:
     """Return the paragraphs of a note in order."""
-    texts = split_paragraphs(text)
-    return [Block(text, _block_keys(path, texts, at)) for at, text in enumerate(texts)]
+    paragraphs = _split_paragraphs(text)
+    texts = [" ".join(lines) for lines in paragraphs]
+    return [
+        Block(texts[at], _block_keys(path, texts, at), _line_keys(lines))
+        for at, lines in enumerate(paragraphs)
+    ]
 
 
-def split_paragraphs(text: str) -> list[str]:
-    """Return the texts between blank lines, with single spaces."""
+def _split_paragraphs(text: str) -> list[list[str]]:
+    """Return the lines between blank lines, with single spaces."""
     paragraphs = _BLANK_LINES.split(text.replace("\r\n", "\n").replace("\r", "\n"), MAX_PARAGRAPHS)
-    return list(filter(None, (" ".join(each.split()) for each in paragraphs)))
+    lines = ([" ".join(line.split()) for line in each.split("\n")] for each in paragraphs)
+    return [found for each in lines if (found := list(filter(None, each)))]
 
 
 def name_keys(path: str) -> list[int]:
@@ -76,6 +87,12 @@ def _block_keys(path: str, texts: Sequence[str], at: int) -> tuple[int, ...]:
     if len(texts[at]) >= MIN_COPIED_CHARS:
         return (_hash("text", texts[at]),)
     return (_hash("here", _fold_path(path), texts[at]), *_context_key(texts, at))
+
+
+def _line_keys(lines: Sequence[str]) -> tuple[int, ...]:
+    if len(lines) == 1:
+        return ()  # the paragraph itself
+    return tuple(_hash("text", line) for line in lines if len(line) >= MIN_COPIED_CHARS)
 
 
 def _context_key(texts: Sequence[str], at: int) -> Iterator[int]:

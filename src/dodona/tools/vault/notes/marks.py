@@ -126,9 +126,12 @@ def _inherit_marks(
         ]
     else:
         inherited = _match_blocks(lookup, old, new, fresh)
+    earlier = {key for block in old for key in block.keys}
     for block, marks in zip(new, inherited, strict=True):
-        for key in block.keys:
+        for key in block.own_keys:
             yield key, merge_marks(marks, whole)
+        for key in block.line_keys:  # those that were in the note before keep their own marks
+            yield key, merge_marks(whole, () if key in earlier else marks)
 
 
 def _match_blocks(
