@@ -33,6 +33,8 @@ from dodona.store.runs.journal import RunJournal
 from dodona.telemetry import log_context
 from dodona.trees import Options, Outcome, Run, Watchdog
 
+# Their time does not count: a person decides, or a subagent has its own limit.
+_PAUSING_LEAVES: Final = ("tools.await_approval", "oracle.delegate", "oracle.summarise_result")
 RELEASED: Final = "left"  # the end reason of a tree whose run is to be resumed
 
 RunCoroutine: TypeAlias = Coroutine[Any, Any, PostRunTask | None]
@@ -296,7 +298,9 @@ def _initial_blackboard(context: RunContext) -> dict[str, Any]:
 def _seconds_left(context: RunContext) -> float:
     seconds_left = float(context.snapshot.settings.timeout_seconds)
     if context.inputs.is_resumed:
-        elapsed = time() - context.inputs.started_at - context.journal.downtime_seconds
+        journal = context.journal
+        uncounted = journal.downtime_seconds + journal.past_seconds_of(_PAUSING_LEAVES)
+        elapsed = time() - context.inputs.started_at - uncounted
         seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
     return seconds_left
 

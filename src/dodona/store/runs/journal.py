@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from time import time
 from typing import Any, TypeVar
 
@@ -89,6 +89,10 @@ class RunJournal:
     def downtime_seconds(self) -> float:
         """Seconds between the attempts so far in which no process drove the run."""
         return self._past.downtime
+
+    def past_seconds_of(self, leaves: Collection[str]) -> float:
+        """Return the seconds in which steps of these leaves ran in earlier attempts."""
+        return self._past.seconds_of(leaves)
 
     def past_chunks(self) -> Sequence[StreamChunk]:
         """Return the chunks of finished steps of earlier attempts, ordered by `seq`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -153,6 +153,19 @@ class PastAttempts:
         """Return the recorded result of a step that starts; None if the step must run."""
         past = self.steps.get(row["key"])
         return None if past is None else _resolve_step(row, past)
+
+    def seconds_of(self, leaves: Collection[str]) -> float:
+        """Return the time in which a finished step of these leaves ran; overlaps count once."""
+        spans = sorted(
+            (step["started_at"], step["ended_at"])
+            for step in self.steps.values()
+            if step["leaf"] in leaves and step["ended_at"] is not None
+        )
+        total, last = 0.0, 0.0
+        for start, end in spans:
+            total += max(0.0, end - max(start, last))
+            last = max(last, end)
+        return total
 
     def chunks(self) -> list[StreamChunk]:
         """Return the chunks of finished steps, ordered by `seq`."""

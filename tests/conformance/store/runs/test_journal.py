@@ -961,6 +961,28 @@ async def test_downtime_is_the_time_between_attempts(store: Store, talk: Convers
     assert 970 - 0.01 <= journal.downtime_seconds <= 970 + passed + 0.01
 
 
+async def test_time_of_leaves_in_earlier_attempts(store: Store, talk: Conversation) -> None:
+    """Parallel steps count once; those of other leaves, and unfinished ones, do not count."""
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    for key, leaf in (("one", "wait"), ("two", "wait"), ("three", "pay"), ("four", "wait")):
+        journal.begin(StepStart(key, leaf, Effect.NONE))
+        journal.finish(key, StepRecord(leaf, succeeded=True))
+    await journal.flush()
+
+    def history(tx: Transaction) -> None:
+        tx.execute(STEP_TIMES, key="one", attempt=1, a=1000, b=1040)
+        tx.execute(STEP_TIMES, key="two", attempt=1, a=1010, b=1060)
+        tx.execute(STEP_TIMES, key="three", attempt=1, a=1100, b=1200)
+        tx.execute(STEP_TIMES, key="four", attempt=1, a=1300, b=None)
+
+    await store.database.write(history)
+    store.runs.release_claim(claim)
+    journal = await store.journals.open(await claimed(store, talk))
+    assert journal.past_seconds_of({"wait"}) == 60
+    assert journal.past_seconds_of({"wait", "pay"}) == 160
+
+
 async def test_downtime_of_a_run_of_which_nothing_is_known(
     store: Store, talk: Conversation
 ) -> None:
