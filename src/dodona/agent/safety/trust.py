@@ -15,13 +15,12 @@ from typing import Any, Final, cast
 from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
-from dodona.core.domain.trust import Marks, describe_marks, sort_marks
+from dodona.core.domain.trust import describe_some_marks
 from dodona.core.messages import Origin, ToolCall, UserText
 from dodona.core.ports.tools import Tool
 from dodona.net.urls import normalize_url, normalize_urls
 
 MAX_RANGE: Final = 100_000  # of a number that is sent unseen: less than 17 bits
-MAX_NAMED_MARKS: Final = 3  # in the reason of an approval; the approval has all of them
 
 _URL_CHAR: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
 # Balanced parentheses are part of a URL: /wiki/Oak_(tree).
@@ -43,7 +42,8 @@ def approval_reason(context: RunContext, tool: Tool, call: ToolCall) -> str:
         consequence = f"{call.name} could send private text"
     else:
         return ""
-    return f"this conversation contains untrusted text ({_name(context.marks)}), and {consequence}."
+    marks = describe_some_marks(context.marks)
+    return f"this conversation contains untrusted text ({marks}), and {consequence}."
 
 
 def call_hash(call: ToolCall) -> str:
@@ -130,12 +130,6 @@ def _strings(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for each in cast("list[object]", value):
             yield from _strings(each)
-
-
-def _name(marks: Marks) -> str:
-    named = sort_marks(marks)[:MAX_NAMED_MARKS]
-    more = len(marks) - len(named)
-    return describe_marks(named) + (f" and {more} more" if more else "")
 
 
 def _known_urls(context: RunContext) -> frozenset[str]:

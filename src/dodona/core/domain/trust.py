@@ -16,6 +16,7 @@ from dodona.core.messages import Origin
 
 MAX_MARKS: Final = 24  # of one text; of more, only the origins remain
 MAX_SOURCE_CHARS: Final = 200
+MAX_NAMED_MARKS: Final = 3  # in a sentence
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,6 +66,15 @@ def sort_marks(marks: Iterable[Mark]) -> list[Mark]:
 def describe_marks(marks: Iterable[Mark]) -> str:
     """Return marks as text for people: `web: https://example.org/, peer`."""
     return ", ".join(map(str, sort_marks(marks)))
+
+
+def describe_some_marks(marks: Iterable[Mark]) -> str:
+    """Return a few marks as text, at least one of each origin, and the number of the others."""
+    ordered = sort_marks(marks)
+    firsts = {mark.origin: mark for mark in reversed(ordered)}.values()
+    named = [*dict.fromkeys((*firsts, *ordered))][: max(MAX_NAMED_MARKS, len(firsts))]
+    more = len(ordered) - len(named)
+    return describe_marks(named) + (f" and {more} more" if more else "")
 
 
 def question_marks(origin: str, session_key: str | None) -> Marks:
