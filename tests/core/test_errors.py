@@ -21,6 +21,7 @@ from dodona.core.errors import (
 CLASSES: dict[str, tuple[str, int, int]] = {
     "DodonaError": ("error", 1, 500),
     "ConfigError": ("config_invalid", 3, 500),
+    "ExtensionError": ("extension_invalid", 3, 500),
     "UntrustedConfig": ("config_untrusted", 3, 500),
     "StoreError": ("store_unavailable", 4, 503),
     "RunFenced": ("run_fenced", 4, 409),

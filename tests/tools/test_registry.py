@@ -18,7 +18,8 @@ async def nothing(arguments: Mapping[str, Any], context: ToolContext) -> ToolOut
 
 def made(name: str, description: str = "Does nothing.", **more: Any) -> FunctionTool:
     spec = ToolSpec(name, description, more.pop("parameters", {"type": "object"}))
-    return FunctionTool(spec=spec, function=nothing, category=ToolCategory.META, **more)
+    category = more.pop("category", ToolCategory.META)
+    return FunctionTool(spec=spec, function=nothing, category=category, **more)
 
 
 def names(tools: Toolbox, agent: str) -> list[str]:
@@ -50,6 +51,14 @@ def test_an_agent_is_offered_its_own_tools() -> None:
     assert tools.find("nothing") is None
 
 
+def test_a_tool_may_have_a_category_of_its_own() -> None:
+    """Beside those of the built-in tools."""
+    tools = ToolRegistry()
+    tools.add(made("read"))
+    tools.add(made("ring", category="house"))
+    assert tools.categories() == {"meta", "house"}
+
+
 def test_a_function_becomes_a_tool_by_decoration() -> None:
     """What it does not say: for the oracle, and not to be repeated."""
     tools = ToolRegistry()
@@ -71,6 +80,11 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
         (
             made("read", " "),
             "tool 'read' has no description. The model chooses a tool by its description.",
+        ),
+        (
+            made("read", category="a b"),
+            "tool 'read' has the invalid category 'a b'. "
+            "Use up to 40 letters, digits, '_' and '-'.",
         ),
         (
             made("read", agent_scope="oracle"),

@@ -3,6 +3,7 @@
     DodonaError
     ├── ConfigError        the operator: a setting is invalid
     │   └── UntrustedConfig    the config file in the current folder needs to be trusted
+    ├── ExtensionError     the extension's author: it does not load, or a declaration is invalid
     ├── StoreError         the operator: the database is unavailable
     │   ├── RunFenced          no action: another process has taken over the run
     │   └── WriteRejected      a bug: the database works, but does not accept this data
@@ -114,6 +115,11 @@ class UntrustedConfig(ConfigError):
     code = "config_untrusted"
 
 
+class ExtensionError(DodonaError):
+    code = "extension_invalid"
+    exit_code = 3
+
+
 class StoreError(DodonaError):
     code = "store_unavailable"
     exit_code = 4
@@ -170,11 +176,15 @@ class RunDiverged(TreeError):
 
 
 class ToolFailed(DodonaError):
+    """A tool could not do it, and calling it again does not help. The model reads the text."""
+
     code = "tool_failed"
     http_status = 502
 
 
 class ToolRetry(DodonaError):
+    """The model should call the tool again, with other arguments. It reads the text."""
+
     code = "tool_call_invalid"
     http_status = 422
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Required, TypeAlias, TypedDict, Unpack
 
 from dodona.core.errors import ConfigError
+from dodona.core.extensions import Extension
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Tool, ToolCategory, ToolContext, ToolOutput
@@ -19,16 +20,17 @@ ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[T
 DEFAULT_SCOPE: Final = ("oracle",)
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider
+NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")  # accepted by every provider
+CATEGORY_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionTool:
+class FunctionTool(Extension):
     """A `Tool` that calls a function. The defaults are the safe assumptions for an unknown tool."""
 
     spec: ToolSpec
     function: ToolFunction
-    category: ToolCategory
+    category: ToolCategory | str
     agent_scope: tuple[str, ...] = DEFAULT_SCOPE
     effect: Effect = Effect.ONCE
     origin: Origin = Origin.PROJECT
@@ -38,6 +40,10 @@ class FunctionTool:
     reads_private: bool = True
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self.function(arguments, context)
 
@@ -45,7 +51,7 @@ class FunctionTool:
 class ToolOptions(TypedDict, total=False):
     """The options of a `FunctionTool`."""
 
-    category: Required[ToolCategory]
+    category: Required[ToolCategory | str]
     agent_scope: tuple[str, ...]
     effect: Effect
     origin: Origin
@@ -107,6 +113,14 @@ class ToolRegistry:
             self._specs_by_agent[agent] = specs
         return specs
 
+    def tools(self) -> list[Tool]:
+        """Return all tools, in the order in which they were added."""
+        return [entry.tool for entry in self._entries.values()]
+
+    def categories(self) -> frozenset[str]:
+        """Return the categories that at least one tool has."""
+        return frozenset(str(entry.tool.category) for entry in self._entries.values())
+
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name, or None."""
         entry = self._entries.get(name)
@@ -120,7 +134,7 @@ class ToolRegistry:
 
 def _check_tool(tool: Tool) -> None:
     name = tool.spec.name
-    if not _NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise ConfigError(
             f"'{name[:80]}' is not a valid tool name.",
             hint="Use up to 64 letters, digits, '_' and '-'.",
@@ -129,6 +143,11 @@ def _check_tool(tool: Tool) -> None:
         raise ConfigError(
             f"tool '{name}' has no description.",
             hint="The model chooses a tool by its description.",
+        )
+    if not CATEGORY_PATTERN.fullmatch(tool.category):
+        raise ConfigError(
+            f"tool '{name}' has the invalid category '{tool.category[:80]}'.",
+            hint="Use up to 40 letters, digits, '_' and '-'.",
         )
     if isinstance(tool.agent_scope, str):
         raise ConfigError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -16,7 +16,9 @@ from dodona.core.messages import Origin, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 
 
-class ToolCategory(Enum):
+class ToolCategory(StrEnum):
+    """The categories of built-in tools. A category is a name: another tool may have its own."""
+
     VAULT = "vault"
     THREAD = "thread"
     CODE = "code"
@@ -54,6 +56,10 @@ class ShownLines(msgspec.Struct, frozen=True):
     last: int
 
 
+def _ignore(_: str) -> None:
+    """Do nothing: the run has no readers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """The user, project and agent for which a tool is called.
@@ -61,7 +67,8 @@ class ToolContext:
     `key` stays the same when the call is repeated after a crash. Only `allowed_urls` may be
     fetched: URLs that the user typed or a search returned; None allows any. What the tool stores
     gets `marks`: the untrusted sources that the caller has read. `shown` are the lines of notes
-    that it sees: those of earlier results, in this run and in the history.
+    that it sees: those of earlier results, in this run and in the history. `report` shows progress,
+    and `emit` sends text, to the readers of the run.
     """
 
     user_id: str
@@ -71,6 +78,9 @@ class ToolContext:
     allowed_urls: frozenset[str] | None = None
     marks: Marks = NO_MARKS
     shown: frozenset[ShownLines] = frozenset()
+    run_id: int = 0
+    report: Callable[[str], None] = _ignore
+    emit: Callable[[str], None] = _ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +112,9 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     @property
-    def category(self) -> ToolCategory: ...
+    def category(self) -> str:
+        """A `ToolCategory`, or a name of the tool's own."""
+        ...
 
     @property
     def agent_scope(self) -> tuple[str, ...]:
@@ -150,6 +162,10 @@ class Toolbox(Protocol):
 
     def specs_for(self, agent: str) -> tuple[ToolSpec, ...]:
         """Return the tools of an agent, in a stable order."""
+        ...
+
+    def categories(self) -> frozenset[str]:
+        """Return the categories that at least one tool has."""
         ...
 
     def find(self, name: str) -> Tool | None: ...

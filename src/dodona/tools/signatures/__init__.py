@@ -1,0 +1,1 @@
+"""The signature of a tool's function: type hints, defaults and docstring."""
