@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dodona.trees import Blackboard, Step, decorator, leaf
+from dodona import Blackboard, Step, decorator, leaf
 
 NOTES = {
     "budgets.md": "Every model call reserves its price first, so that no ceiling is exceeded.",

@@ -19,12 +19,13 @@ from typing import Any, Final, TypeVar
 from msgspec import to_builtins
 
 from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_extensions, shipped_leaves
 from dodona.agent.question import Question
 from dodona.agent.requests.submit import Oracle
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
+from dodona.agent.run_context.registry import AgentRegistry
 from dodona.agent.turn_control.settings import SettingsChange
 from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
@@ -37,6 +38,7 @@ from dodona.core.domain.knowledge.code import Code, CodeLoader
 from dodona.core.domain.knowledge.notes import Notes, NotesLoader
 from dodona.core.errors import NotFound, ToolFailed
 from dodona.core.events import Event
+from dodona.core.extensions import Extension
 from dodona.core.json_document import parse_document
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec
 from dodona.core.ports.journal import Effect
@@ -135,6 +137,7 @@ class Tools:
     at_once: int = 0
     most_at_once: int = 0
     registry: ToolRegistry = field(default_factory=ToolRegistry)
+    parameter: str = "query"  # of each tool
 
     def __post_init__(self) -> None:
         for name, effect in (
@@ -149,23 +152,23 @@ class Tools:
         self._add("cite", ToolCategory.VAULT, Effect.NONE, self._cite)
         self._add("count", ToolCategory.VAULT, Effect.NONE, self._count)
 
-    def add(self, name: str) -> None:
+    def add(self, name: str, category: str = ToolCategory.VAULT) -> None:
         """One more tool."""
-        self._add(name, ToolCategory.VAULT, Effect.NONE, self._echo(name))
+        self._add(name, category, Effect.NONE, self._echo(name))
 
     def of(self, name: str) -> list[Made]:
         return [made for made in self.made if made.name == name]
 
-    def _add(self, name: str, category: ToolCategory, effect: Effect, function: Any) -> None:
-        schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+    def _add(self, name: str, category: str, effect: Effect, function: Any) -> None:
+        schema = {"type": "object", "properties": {self.parameter: {"type": "string"}}}
         spec = ToolSpec(name, f"The tool {name}.", schema)
         self.registry.tool(
             spec,
             category=category,
             effect=effect,
             writes=effect is not Effect.NONE,
-            sends=category is ToolCategory.WEB,
-            reads_private=category is ToolCategory.VAULT,
+            sends=category == ToolCategory.WEB,
+            reads_private=category == ToolCategory.VAULT,
             timeout_seconds=60,
         )(function)
 
@@ -225,6 +228,7 @@ class Opened:
     tools: Tools
     models: Shelf
     events: list[Event]
+    registries: list[AgentRegistry]  # the last one is the current one
 
     @property
     def oracle(self) -> Oracle:
@@ -303,6 +307,19 @@ async def no_code(user_id: str, project_id: str) -> Code:
     raise ToolFailed(f"{user_id} has no code in {project_id}.")
 
 
+def build_registry(
+    tools: Tools, extensions: Sequence[Extension] = (), digest: str = ""
+) -> AgentRegistry:
+    """Build the registry of shipped extensions, these ones, and the tools."""
+    return AgentRegistry.build(
+        [*shipped_extensions(), *extensions],
+        leaves=shipped_leaves(),
+        toolbox=tools.registry,
+        call_tool=partial(call_tool, tools.registry),
+        digest=digest,
+    )
+
+
 @asynccontextmanager
 async def opened(
     file: Path,
@@ -319,6 +336,7 @@ async def opened(
     rules: Path | None = None,
     subscribers: Path | None = None,
     agents: Agents | None = None,
+    extensions: Sequence[Extension] = (),
     **conduct: Any,
 ) -> AsyncGenerator[Opened]:
     """A process on the store in this file. At the end it leaves its runs to others."""
@@ -328,12 +346,13 @@ async def opened(
         bus.add_handler(events.append, types=("*",), user_id=None)
         shelf = shelf or Shelf(models)
         tools = tools or Tools()
-        now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=REGISTRY)
+        now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=shipped_leaves())
         heard = SubscriberRegistry([subscribers] if subscribers else [])
         await asyncio.to_thread(heard.load)
         book = await asyncio.to_thread(
-            partial(RuleBook, [rules] if rules else [], registry=REGISTRY)
+            partial(RuleBook, [rules] if rules else [], get_registry=shipped_leaves)
         )
+        registries = [await asyncio.to_thread(build_registry, tools, extensions)]
         # In a thread, for it reads a file.
         agency = await asyncio.to_thread(
             build_agent_api,
@@ -341,8 +360,7 @@ async def opened(
                 storage=store,
                 models=shelf,
                 meter=Meter(ceilings or Ceilings(), prices=Prices()),
-                toolbox=tools.registry,
-                call_tool=partial(call_tool, tools.registry),
+                registry=lambda: registries[-1],
                 token_counter=OfflineTokenCounter(),
                 emit=bus.emit,
                 notes=notes or no_notes,
@@ -362,19 +380,19 @@ async def opened(
         if serves:
             agency.engine.start()
         try:
-            yield Opened(store, agency, tools, shelf, events)
+            yield Opened(store, agency, tools, shelf, events, registries)
         finally:
             await agency.engine.shutdown(0)
             bus.close()
 
 
-def edited(*changes: tuple[str, str]) -> Tree:
+def edited(*changes: tuple[str, str], leaves: Sequence[Callable[..., Any]] = ()) -> Tree:
     """The Oracle's tree with parts of its text replaced; each must be there."""
     text = ORACLE_TREE.read_text()
     for old, new in changes:
         assert old in text, f"the tree has no {old!r} any more"
         text = text.replace(old, new)
-    return load(text, registry=REGISTRY)
+    return load(text, leaves=leaves, registry=shipped_leaves())
 
 
 def untimed() -> Tree:

@@ -9,7 +9,7 @@ import pytest
 
 from dodona.agent.api import ORACLE_TREE
 from dodona.agent.conversation.exchange import ExchangeRecord
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_leaves
 from dodona.agent.leaves.answer import EMPTY_ANSWER_TEXT
 from dodona.core.chunks import (
     ContentChunk,
@@ -27,8 +27,7 @@ from dodona.core.ports.model import ModelRequest
 from dodona.models.fallback import FallbackModel
 from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
-from dodona.trees import Blackboard, Registry, Step, Tree, Watchdog, load
-from dodona.trees.nodes import KINDS
+from dodona.trees import Blackboard, Step, Tree, Watchdog, load
 from tests.agent.opening import (
     USER,
     Opened,
@@ -329,9 +328,7 @@ async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path, cl
 
 def says_first(*outputs: object, thread: bool = False) -> Tree:
     """The Oracle's tree with a leaf of its author before everything else."""
-    registry = Registry(KINDS)
-    registry.leaves.update(REGISTRY.leaves)
-    registry.decorations.update(REGISTRY.decorations)
+    registry = shipped_leaves()
 
     @registry.leaf("poem.recite", step=not thread, thread=thread, effect="none")
     def recite(bb: Blackboard, step: Step) -> None:

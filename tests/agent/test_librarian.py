@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dodona.agent.conversation.exchange import ExchangeRecord
-from dodona.agent.run_context.registries import LIBRARIAN
+from dodona.agent.run_context.registry import LIBRARIAN
 from dodona.core.errors import ToolFailed
 from dodona.core.events import SESSION_END, SUBAGENT_FAILED
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec

@@ -16,12 +16,12 @@ FINE: list[dict[str, Any]] = [
     {"question": "?"},
     {"question": "x" * MAX_QUESTION_CHARS},
     {"question": "Why?", "max_tokens": 1, "sources": [], "thinking": False, "new": True},
-    {"question": "Why?", "sources": ["vault", "web", "code", "thread"]},
+    {"question": "Why?", "sources": ["vault", "web", "code", "thread", "house"]},
     {"question": "Why?", "project_id": None, "model": None, "context_id": None},
 ]
 TEXT = "question must be a string of 1 to 10,000 characters"
 TOKENS = "max_tokens must be a whole number from 1 to 1,000,000, or null"
-SOURCES = "sources must be a list with any of code, thread, vault, web, or null"
+SOURCES = "sources must be a list of strings, or null"
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["question is required."]),
     ({"question": ""}, [f"{TEXT} (got '')."]),
@@ -33,7 +33,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"question": "?", "max_tokens": True}, [f"{TOKENS} (got true)."]),
     ({"question": "?", "max_tokens": 1.5}, [f"{TOKENS} (got 1.5)."]),
     ({"question": "?", "sources": "web"}, [f"{SOURCES} (got 'web')."]),
-    ({"question": "?", "sources": ["meta"]}, [f"{SOURCES}."]),
+    ({"question": "?", "sources": ["a b"]}, [f"{SOURCES}."]),
     ({"question": "?", "sources": [["web"]]}, [f"{SOURCES}."]),
     (
         {"question": "?", "thinking": "yes"},

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dodona.agent.run_context.registries import LIBRARIAN
+from dodona.agent.run_context.registry import LIBRARIAN
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store import Store

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.agent.api import ORACLE_TREE, RECOVERY_TREE
 from dodona.agent.conversation.exchange import ExchangeRecord
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_leaves
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError
 from dodona.core.events import AGENT_LOOP_DETECTED
@@ -50,7 +50,7 @@ def test_the_tree_is_short() -> None:
 def test_every_leaf_that_a_tree_names_is_explained() -> None:
     """What a tree names can be looked up: its function says what it does."""
     for file in (ORACLE_TREE, RECOVERY_TREE):
-        tree = load(file, registry=REGISTRY)
+        tree = load(file, registry=shipped_leaves())
         named = {node.leaf for node in tree.nodes() if node.leaf is not None}
         unexplained = [leaf.name for leaf in named if not (leaf.function.__doc__ or "").strip()]
         assert not unexplained

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.run_context.registries import LIBRARIAN
-from dodona.core.errors import BadRequest, NotFound
+from dodona.agent.run_context.registry import LIBRARIAN
+from dodona.core.errors import BadRequest, InvalidField, NotFound
 from dodona.core.messages import AssistantText
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import MOST_TOKENS, bodies, calls, opened
@@ -91,6 +91,31 @@ async def test_sources_choose_the_tools(
 
         (request,) = model.requests
         assert {tool.name for tool in request.tools} - {LIBRARIAN.delegation_tool.name} == offered
+
+
+async def test_a_category_of_its_own_is_a_source(file: Path) -> None:
+    """If a tool has it; the error lists the categories that exist."""
+    model = ScriptedModel(["Yes."])
+    async with opened(file, model) as here:
+        with pytest.raises(InvalidField) as caught:
+            await here.ask(sources=["house"])
+        here.tools.add("ring", "house")
+        await here.answered(sources=["house"])
+        with pytest.raises(InvalidField) as later:
+            await here.ask(sources=["web", "hose"])
+        with pytest.raises(InvalidField):
+            await here.ask(sources=["meta"])
+
+        (request,) = model.requests
+        offered = {tool.name for tool in request.tools}
+        assert offered - {LIBRARIAN.delegation_tool.name} == {"ring", "plan"}
+        assert str(caught.value) == (
+            "sources must be a list with any of code, thread, vault, web, or null (got 'house')."
+        )
+        assert str(later.value) == (
+            "sources must be a list with any of code, house, thread, vault, web, or null "
+            "(got 'hose'). Did you mean 'house'?"
+        )
 
 
 async def test_a_tool_that_was_not_offered_is_not_called(file: Path) -> None:

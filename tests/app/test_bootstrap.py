@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dodona.agent.question import Question
 from dodona.agent.turn_control.decision import (
-    DEFAULT_DECISION_TREE,
     DefaultDecisionTree,
     decision_tree,
 )
 from dodona.agent.turn_control.state import AgentState
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import load_config
+from dodona.app.extensions.loading import ExtensionLoader
 from dodona.app.models.credentials import Credentials
 from dodona.core.domain.projects import LOCAL_USER
-from dodona.core.errors import BadRequest, ConfigError, LoadError
+from dodona.core.errors import ConfigError, LoadError
 from dodona.net.redactor import Redactor
 
 
@@ -28,14 +30,15 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 async def answered(
-    folder: Path, *, serve: bool, decisions: str = DEFAULT_DECISION_TREE, **more: str
+    folder: Path, *, serve: bool, extensions: Sequence[object] = (), **more: str
 ) -> str:
     redactor = Redactor()
-    config = await asyncio.to_thread(load_config, environment(folder, **more), None)
+    config = await asyncio.to_thread(
+        partial(load_config, environment(folder, **more), has_extensions=bool(extensions))
+    )
     credentials = Credentials(config, environment(folder, **more), redactor)
-    async with open_runtime(
-        config, credentials, redactor, serve=serve, decisions=decisions
-    ) as runtime:
+    loader = ExtensionLoader(objects=extensions)
+    async with open_runtime(config, credentials, redactor, serve=serve, loader=loader) as runtime:
         oracle = runtime.api.oracle
         run_id = await oracle.submit(Question(question="What do oaks bear?").to_request(LOCAL_USER))
         return (await oracle.answer(LOCAL_USER, run_id)).answer
@@ -77,21 +80,25 @@ async def test_a_vault_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
 
 @decision_tree("one-turn")
 class OneTurn(DefaultDecisionTree):
-    """Lets no second turn begin."""
+    """Allows one turn."""
 
     def should_continue(self, state: AgentState) -> tuple[bool, str]:
         return (False, "enough") if state.turn else super().should_continue(state)
 
 
 async def test_another_decision_tree_decides(tmp_path: Path, vault: Path) -> None:
-    """Who embeds Dodona names one that they registered; it ends the run for its own reason."""
-    where = {"DODONA_VAULT__PATH": str(vault)}
-    said = await answered(tmp_path, serve=False, decisions="one-turn", **where)
+    """An agent's section names one that an extension declares; it ends the run for its reason."""
+    where = {"DODONA_VAULT__PATH": str(vault), "DODONA_AGENT__DECISION_TREE": "one-turn"}
+    said = await answered(tmp_path, serve=False, extensions=[OneTurn], **where)
     assert said == "Stopped: enough."
 
 
-async def test_a_decision_tree_that_is_not_registered(tmp_path: Path, vault: Path) -> None:
-    """The run ends with the names there are."""
-    where = {"DODONA_VAULT__PATH": str(vault)}
-    with pytest.raises(BadRequest, match="there is no decision tree 'none-such'"):
-        await answered(tmp_path, serve=False, decisions="none-such", **where)
+async def test_a_decision_tree_that_no_extension_declares(tmp_path: Path, vault: Path) -> None:
+    """The start ends with an error that lists those there are."""
+    where = {"DODONA_VAULT__PATH": str(vault), "DODONA_AGENT__DECISION_TREE": "one-trun"}
+    with pytest.raises(ConfigError) as caught:
+        await answered(tmp_path, serve=False, extensions=[OneTurn], **where)
+    assert str(caught.value) == (
+        "DODONA_AGENT__DECISION_TREE: agent.decision_tree must be a known decision tree (got "
+        "\"one-trun\"). Did you mean 'one-turn'?"
+    )

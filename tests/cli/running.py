@@ -21,7 +21,6 @@ from typing import Any, Self
 from dodona.cli.main import main
 from dodona.cli.terminal.output import REDACTOR
 from dodona.net.redactor import Redactor
-from dodona.trees import registry
 from tests.fork_server import IMPORTED_ON_USE, ForkedProcess
 
 # Importing these reads files, which tests forbid inside an event loop.
@@ -80,9 +79,6 @@ def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]
     """Set what a process starts with, and put back what a command may change for good."""
     before = dict(os.environ), Path.cwd(), sys.argv, sys.excepthook, list(sys.path)
     modules = set(sys.modules)
-    leaves, decorations = dict(registry.leaves), dict(registry.decorations)
-    registry.leaves.clear()
-    registry.decorations.clear()
     root = logging.getLogger()
     levels = {
         logger: logger.level
@@ -105,7 +101,6 @@ def _process_state(argv: list[str], folder: Path, environment: Mapping[str, str]
         for name in set(sys.modules) - modules:
             if _is_of_test(sys.modules[name]):
                 del sys.modules[name]
-        registry.leaves, registry.decorations = leaves, decorations
         root.handlers[:] = handlers
         for logger, level in levels.items():
             logger.setLevel(level)

@@ -397,12 +397,12 @@ BROKEN: dict[str, tuple[str, int, str]] = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_python_file(folder: Path, broken: str) -> None:
-    """Its error is told with the file and the line, without a traceback; exit code 1."""
+    """Its error is told with the file and the line, without a traceback; exit code 3."""
     text, line, said = BROKEN[broken]
     (folder / "broken.py").write_text(text)
     ran = dodona_("tree", "run", "t.lisp", "--leaves", "broken.py", cwd=folder)
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith(f"broken.py:{line}:1: cannot load the file: {said}")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith(f"broken.py:{line}: cannot load the file: {said}")
     assert ran.err.endswith(" Fix the error and try again.\n")
 
 
@@ -414,7 +414,7 @@ def test_a_python_file_with_an_invalid_leaf(folder: Path) -> None:
     )
     said = "leaf 'bad' has the unknown effect 'twice'. Available: none, keyed, once.\n"
     ran = dodona_("tree", "check", "t.lisp", "--leaves", "bad.py", cwd=folder)
-    assert ran == Ran(1, "", f"bad.py:4:1: {said}")
+    assert ran == Ran(1, "", f"bad.py:4: {said}")
 
 
 def test_a_python_file_that_is_not_there(folder: Path) -> None:

@@ -68,7 +68,7 @@ async def test_every_file_is_served_with_its_type(gateway: Gateway) -> None:
 def test_the_page_asks_for_nothing_that_is_not_there() -> None:
     """Links in the page, imports in its scripts, ids that its script looks for."""
     index, app = _text("index.html"), _text("app.js")
-    for name in re.findall(r'(?:src|href)="/page/([^"]+)"', index):
+    for name in re.findall(r'(?:src|href)="page/([^"]+)"', index):
         assert name in FILES
     for script in [name for name in FILES if name.endswith(".js")]:
         for name in re.findall(r'from "\./([^"]+)"', _text(script)):
@@ -223,6 +223,25 @@ async def test_a_broken_stream_is_taken_up_where_it_broke(gateway: Gateway) -> N
         assert await asking == {"run": 1, "seen": ["a", "b", "c", "done"]}
     finally:
         asking.cancel()
+
+
+@pytest.mark.parametrize(
+    ("path", "base"), [("/", ""), ("/agent/", "/agent"), ("/a/b/index.html", "/a/b")]
+)
+async def test_requests_go_to_where_the_page_is(path: str, base: str) -> None:
+    """Another application may have mounted it below a prefix."""
+    script = """
+        globalThis.location = { pathname: path };
+        const seen = [];
+        globalThis.fetch = async (url) => {
+          seen.push(url);
+          return { ok: true, json: async () => ({}) };
+        };
+        const { api } = await import("PAGE/stream.js");
+        await api("/api/projects");
+        console.log(JSON.stringify(seen));
+    """
+    assert await run_js(script, path=path) == [f"{base}/api/projects"]
 
 
 async def test_what_is_refused_is_told(gateway: Gateway) -> None:

@@ -20,7 +20,7 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
-from dodona.tools.registry import ToolRegistry
+from dodona.tools.registry import FunctionTool, ToolFunction
 from tests.clock import Clock
 from tests.system.client import Chunk, Client, of_type
 from tests.system.dodona_up import Home
@@ -56,17 +56,23 @@ class Tools:
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
     is_stubborn: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def add(self, registry: ToolRegistry) -> None:
-        def tool(name: str, effect: Effect = Effect.NONE, **more: Any) -> Any:
+    def tools(self) -> list[FunctionTool]:
+        def tool(
+            name: str, function: ToolFunction, effect: Effect = Effect.NONE, **more: Any
+        ) -> FunctionTool:
             spec = ToolSpec(name, "For this test.", {"type": "object"})
-            return registry.tool(spec, category=ToolCategory.META, effect=effect, **more)
+            return FunctionTool(
+                spec=spec, function=function, category=ToolCategory.META, effect=effect, **more
+            )
 
-        tool("too_slow", timeout_seconds=0.1)(self._for_ever)
-        tool("slow")(self._slow)
-        tool("hear_of_it", origin=Origin.WEB)(self._done)
-        tool("do_for_good", Effect.ONCE)(self._done)
-        tool("stubborn")(self._stubborn)
-        tool("hang")(self._for_ever)
+        return [
+            tool("too_slow", self._for_ever, timeout_seconds=0.1),
+            tool("slow", self._slow),
+            tool("hear_of_it", self._done, origin=Origin.WEB),
+            tool("do_for_good", self._done, Effect.ONCE),
+            tool("stubborn", self._stubborn),
+            tool("hang", self._for_ever),
+        ]
 
     async def _done(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return ToolOutput("Done.")
@@ -113,7 +119,7 @@ class Witness:
 async def witness(
     home: Home, session: aiohttp.ClientSession, script: Script, tools: Tools
 ) -> AsyncIterator[Witness]:
-    async with served_inside(home, session, script, tools.add) as client:
+    async with served_inside(home, session, script, tools.tools()) as client:
         seen = Witness(client, script, [], set())
 
         async def listen() -> None:

@@ -16,7 +16,7 @@ import pytest
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
-from dodona.tools.registry import ToolRegistry
+from dodona.tools.registry import FunctionTool
 from tests.system.client import Chunk, Chunks, Client, of_type, text_of
 from tests.system.dodona_up import Home
 from tests.system.inside import served_inside
@@ -172,26 +172,27 @@ class Post:
     sent: list[str] = field(default_factory=list[str])
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def add(self, registry: ToolRegistry) -> None:
+    def tools(self) -> list[FunctionTool]:
         text = {"type": "object", "properties": {"text": {"type": "string"}}}
-        letter = ToolSpec("send_letter", "Sends a letter.", text)
-        registry.tool(
-            letter,
+        letter = FunctionTool(
+            spec=ToolSpec("send_letter", "Sends a letter.", text),
+            function=self._send,
             category=ToolCategory.META,
             effect=Effect.ONCE,
             writes=self.writes,
             sends=True,
             reads_private=False,
-        )(self._send)
-        wait = ToolSpec("wait_for_post", "Waits.", {"type": "object"})
-        registry.tool(
-            wait,
+        )
+        wait = FunctionTool(
+            spec=ToolSpec("wait_for_post", "Waits.", {"type": "object"}),
+            function=self._wait,
             category=ToolCategory.META,
             effect=Effect.NONE,
             writes=False,
             sends=False,
             reads_private=False,
-        )(self._wait)
+        )
+        return [letter, wait]
 
     async def _send(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.sent.append(arguments["text"])
@@ -227,7 +228,7 @@ def serving(
     async def serve(more: str = "") -> AsyncIterator[Client]:
         more = f'[web]\nallow = ["127.0.0.1:{site.port}"]\n{more}'
         home.write(base_url=wire.url, more=more)
-        async with served_inside(home, session, script, post.add) as client:
+        async with served_inside(home, session, script, post.tools()) as client:
             yield client
 
     return serve

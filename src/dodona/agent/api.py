@@ -9,7 +9,7 @@ from typing import Final
 
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.conversation.prompts import PromptLoader
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_leaves
 from dodona.agent.requests.client_history import ClientHistoryIndex
 from dodona.agent.requests.passthrough import ModelPassthrough
 from dodona.agent.requests.submit import Oracle
@@ -87,14 +87,13 @@ def build_agent_api(
     """
     storage = deps.storage
     histories = HistoryCache()
-    recovery = load(RECOVERY_TREE, registry=REGISTRY)
+    recovery = load(RECOVERY_TREE, registry=shipped_leaves())
     prompts = PromptLoader(PROMPTS_DIR)
     driver = Driver(
         deps,
         snapshot_builder=SnapshotBuilder(
             deps,
             get_tree=get_tree,
-            registry=REGISTRY,
             prompts=prompts,
             prompt_folder=prompt_folder,
         ),

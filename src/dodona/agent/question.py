@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
 
@@ -16,7 +16,8 @@ from dodona.core.json_document import RequestDocument
 MAX_QUESTION_CHARS: Final = 10_000  # characters
 MAX_OUTPUT_TOKENS: Final = 1_000_000
 
-SourceCategory: TypeAlias = Literal["vault", "thread", "code", "web"]
+# A category of tools: `Oracle.submit` knows all of them.
+SourceCategory: TypeAlias = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,40}$")]
 
 _CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
 
@@ -60,7 +61,11 @@ class Question(RequestDocument, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_OUTPUT_TOKENS, description="Limit for the answer.")] | None
     ) = None
     sources: Annotated[
-        tuple[SourceCategory, ...] | None, Meta(description="The kinds of tools to use.")
+        tuple[SourceCategory, ...] | None,
+        Meta(
+            description="The kinds of tools to use: `vault`, `thread`, `code`, `web`, or the "
+            "category of a tool of your own."
+        ),
     ] = None
     thinking: bool | None = None
     new: Annotated[bool, Meta(description="Start a new conversation.")] = False

@@ -15,16 +15,19 @@ from dodona.agent.api import AgentApi, build_agent_api
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.agent.run_context.registries import SUBAGENTS
-from dodona.agent.turn_control.decision import DEFAULT_DECISION_TREE
+from dodona.agent.run_context.registry import subagent_name
 from dodona.app.agents.registry import LiveAgents
 from dodona.app.config.config import Config
 from dodona.app.config.reload import ConfigReloader, ReloadHandler
 from dodona.app.config.settings import Settings
 from dodona.app.config.store_url import store_url
+from dodona.app.extensions.blocking import BlockingExtensions
+from dodona.app.extensions.loading import ExtensionLoader
+from dodona.app.extensions.registry import AppRegistry, build_registry
+from dodona.app.extensions.reload import ExtensionReloader
 from dodona.app.maintenance import Maintenance
 from dodona.app.models.credentials import Credentials
-from dodona.app.models.factory import ceilings, price_list
+from dodona.app.models.factory import ModelBuilder, ceilings, price_list
 from dodona.app.models.instrumented import InstrumentedModels
 from dodona.app.models.selection import ModelChoice
 from dodona.app.notifications import open_notifications
@@ -34,11 +37,15 @@ from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
 from dodona.app.telemetry.logging import configure_logging
 from dodona.concurrency.file_watcher import FileWatcher
+from dodona.concurrency.loop_monitor import watch_loop
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
 from dodona.core.domain.trust import Marks, merge_marks
 from dodona.documents import KeyPath
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.shutdown import Shutdown
+from dodona.gateway.state import GatewayState
 from dodona.metering import Meter
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
@@ -49,7 +56,6 @@ from dodona.store.accounts.api_tokens import ApiTokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self
-from dodona.tools.call import call_tool
 from dodona.tools.code import add_code_tools
 from dodona.tools.passages import add_passage_tool
 from dodona.tools.registry import ToolRegistry
@@ -58,8 +64,6 @@ from dodona.tools.vault import add_vault_tools
 
 # A project's custom prompts: in a hidden folder of its vault, where no tool can write.
 PROMPTS_FOLDER: Final = Path(".dodona", "prompts")
-
-AddTools = Callable[[ToolRegistry], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +79,28 @@ class Runtime:
     status: ServerStatus
     tokens: ApiTokens
     audit: AuditLog
+    get_registry: Callable[[], AppRegistry]
 
     async def shutdown(self, grace_seconds: float) -> int:
         """Reject new questions and wait for runs to end; return how many remain to be resumed."""
         return await self.api.engine.shutdown(grace_seconds)
+
+    def gateway_state(
+        self, settings: GatewaySettings, redactor: Redactor, shutdown: Shutdown | None = None
+    ) -> GatewayState:
+        """Return the state of a gateway to this Dodona."""
+        return GatewayState(
+            api=self.api,
+            settings=settings,
+            check_readiness=self.status.check_ready,
+            tokens=self.tokens,
+            audit=self.audit,
+            metrics=self.metrics,
+            get_status=self.status.snapshot,
+            routing=self.router,
+            redactor=redactor,
+            shutdown=shutdown or Shutdown(),
+        )
 
 
 @asynccontextmanager
@@ -88,16 +110,16 @@ async def open_runtime(
     redactor: Redactor,
     *,
     serve: bool,
-    add_tools: AddTools | None = None,
-    decisions: str = DEFAULT_DECISION_TREE,
+    loader: ExtensionLoader | None = None,
     reload_config: Callable[[], Config] | None = None,
 ) -> AsyncGenerator[Runtime]:
     """Open a Dodona with this config, and close it when the block ends.
 
-    With `serve`, it also resumes the runs of a process that died. An embedding application can
-    add tools with `add_tools`, and name a registered decision tree in `decisions`. With
+    With `serve`, it also resumes the runs of a process that died, and loads extensions again when
+    their files change. `loader` can have extensions besides those of the config. With
     `reload_config`, which loads the config again, changes to the config apply while it runs.
     """
+    loader = loader or ExtensionLoader()
     async with AsyncExitStack() as stack:
         await asyncio.to_thread(credentials.register_all)
         http = await stack.enter_async_context(HttpPool())
@@ -108,24 +130,29 @@ async def open_runtime(
         bus = Bus()
         stack.callback(bus.close)
         counter = OfflineTokenCounter()
-        agents = LiveAgents(
-            stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, watcher=watcher
-        )
-        await agents.apply(config)
         vaults = await _open_vaults(stack, store, config, watcher)
         code_indexes = await _open_code_indexes(stack, store, config, watcher)
-        registry = _build_tool_registry(store, vaults, code_indexes)
-        await register_web_tools(registry, config, credentials, stack)
-        if add_tools is not None:
-            add_tools(registry)
-        subscribers, rules = await open_notifications(stack, config, watcher)
+        tools = _build_tool_registry(store, vaults, code_indexes)
+        await register_web_tools(tools, config, credentials, stack)
+        stack.callback(loader.close)
+        agents = LiveAgents(
+            stack,
+            builder=ModelBuilder(http=http, redactor=redactor, counter=counter),
+            emit=bus.emit,
+            watcher=watcher,
+            loader=loader,
+            build_registry=partial(build_registry, tools=tools.tools()),
+        )
+        await agents.apply(config)
+        subscribers, rules = await open_notifications(
+            stack, config, watcher, lambda: agents.registry
+        )
         meter = _build_meter(config)
         deps = RunDeps(
             storage=store,
             models=InstrumentedModels(agents.models, metrics, price_list(config.settings)),
             meter=meter,
-            toolbox=registry,
-            call_tool=partial(call_tool, registry),
+            registry=lambda: agents.registry.agent,
             token_counter=counter,
             emit=bus.emit,
             redact=redactor.redact_all,
@@ -137,24 +164,29 @@ async def open_runtime(
             overrides=OverridesCache(store.pack_state),
             agents=agents.current,
             policy=run_policy(config.settings),
-            decision_tree=decisions,
         )
         api = await _start_agent_api(stack, deps, bus, agents, vaults, serve=serve)
         maintenance = Maintenance(store, config)
         await maintenance.start(stack, repeat=serve)
+        reloader = ExtensionReloader(agents, subscribers, rules)
+        if watcher is not None:
+            await stack.enter_async_context(reloader.watching(watcher))
         if reload_config is not None:
-            handlers = reload_handlers(agents, deps.policy, meter, maintenance, redactor)
+            handlers = reload_handlers(reloader, deps.policy, meter, maintenance, redactor)
             handlers |= trust_handlers(vaults, code_indexes)
             record_change = partial(_audit_change, store.audit)
-            reloader = await asyncio.to_thread(
+            config_reloader = await asyncio.to_thread(
                 ConfigReloader,
                 config,
                 partial(_reload_config, reload_config, redactor),
                 handlers,
                 record_change,
             )
-            await stack.enter_async_context(reloader.watching(watcher or FileWatcher()))
-        subscribe_metrics(metrics, bus, is_tool=partial(_is_tool, registry))
+            await stack.enter_async_context(config_reloader.watching(watcher or FileWatcher()))
+        blocking = BlockingExtensions(lambda: agents.registry)
+        if serve:
+            await stack.enter_async_context(watch_loop(blocking.record))
+        subscribe_metrics(metrics, bus, is_tool=partial(_is_tool, agents))
         add_collectors(metrics, store=store, bus=bus, engine=api.engine)
         yield Runtime(
             api=api,
@@ -164,10 +196,15 @@ async def open_runtime(
             store_location=str(parse_location(url)),
             metrics=metrics,
             status=ServerStatus(
-                store, api.engine, metrics, model_choice=lambda: agents.model_choices[""]
+                store,
+                api.engine,
+                metrics,
+                model_choice=lambda: agents.model_choices[""],
+                blocking=blocking,
             ),
             tokens=store.api_tokens,
             audit=store.audit,
+            get_registry=lambda: agents.registry,
         )
 
 
@@ -204,9 +241,9 @@ def _build_tool_registry(
     return registry
 
 
-def _is_tool(registry: ToolRegistry, name: str) -> bool:
-    delegation_tools = (subagent.delegation_tool.name for subagent in SUBAGENTS.values())
-    return registry.find(name) is not None or name in delegation_tools
+def _is_tool(agents: LiveAgents, name: str) -> bool:
+    registry = agents.registry.agent
+    return registry.toolbox.find(name) is not None or subagent_name(name) in registry.subagents
 
 
 async def _code_marks(
@@ -326,7 +363,7 @@ def trust_handlers(vaults: VaultIndexes, code_indexes: CodeIndexes) -> dict[KeyP
 
 
 def reload_handlers(
-    agents: LiveAgents,
+    agents: ExtensionReloader,
     policy: RunPolicy,
     meter: Meter,
     maintenance: Maintenance,
@@ -355,6 +392,7 @@ def reload_handlers(
         ("agent",): agents.apply,
         ("agents",): agents.apply,
         ("bindings",): agents.apply,
+        ("extend",): agents.apply,
         ("budgets",): apply_prices,
         ("prices",): apply_prices,
         ("log",): apply_logging,

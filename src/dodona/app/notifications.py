@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_leaves
 from dodona.app.config.config import Config
+from dodona.app.extensions.registry import AppRegistry, load_registry
 from dodona.concurrency.file_watcher import FileWatcher
+from dodona.core.domain.notices import SubscriberExtension
 from dodona.core.errors import DodonaError
 from dodona.documents import read_document
 from dodona.notify import SubscriberRegistry
@@ -19,34 +21,44 @@ from dodona.notify.subscriber import read_subscriber
 from dodona.rules import RuleBook, book, load_packs
 from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import MANIFEST, read_manifest
+from dodona.trees import Registry
 
 SUBSCRIBERS_FOLDER: Final = "subscribers"  # in the Dodona folder and in each pack
 
 
-def load_rules(config: Config) -> RuleBook:
+GetSubscribers: TypeAlias = Callable[[], Iterable[SubscriberExtension]]
+
+
+def load_rules(config: Config, get_leaves: Callable[[], Registry] = shipped_leaves) -> RuleBook:
     """Load all rules. Blocks."""
     rules = _configured_folder(config, ("rules", "folder"), "rules")
-    return RuleBook([rules], pack_folders=[_packs_folder(config)], registry=REGISTRY)
+    return RuleBook([rules], pack_folders=[_packs_folder(config)], get_registry=get_leaves)
 
 
-def load_subscribers(config: Config) -> SubscriberRegistry:
+def load_subscribers(config: Config, get_extensions: GetSubscribers = tuple) -> SubscriberRegistry:
     """Load all subscribers. Blocks."""
     folder = _configured_folder(config, ("subscribers", "folder"), SUBSCRIBERS_FOLDER)
     packs = _packs_folder(config)
     registry = SubscriberRegistry(
         [folder, packs / "*" / SUBSCRIBERS_FOLDER],
         skipped_folders=lambda: _unusable_subscribers(packs),
+        extensions=get_extensions,
     )
     registry.load()
     return registry
 
 
 async def open_notifications(
-    stack: AsyncExitStack, config: Config, watcher: FileWatcher | None
+    stack: AsyncExitStack,
+    config: Config,
+    watcher: FileWatcher | None,
+    get_registry: Callable[[], AppRegistry],
 ) -> tuple[SubscriberRegistry, RuleBook]:
     """Load subscribers and rules. With a `watcher`, reload them when files change."""
-    subscribers = await asyncio.to_thread(load_subscribers, config)
-    rules = await asyncio.to_thread(load_rules, config)
+    subscribers = await asyncio.to_thread(
+        load_subscribers, config, lambda: get_registry().subscribers
+    )
+    rules = await asyncio.to_thread(load_rules, config, lambda: get_registry().agent.leaves)
     if watcher is not None:
         await stack.enter_async_context(subscribers.watching(watcher))
         await stack.enter_async_context(rules.watching(watcher))
@@ -75,7 +87,8 @@ def load_rules_quietly(config: Config) -> RuleBook:
     log = logging.getLogger(book.__name__)
     log.disabled = True
     try:
-        return load_rules(config)
+        leaves = load_registry(config).agent.leaves
+        return load_rules(config, lambda: leaves)
     finally:
         log.disabled = False
 
@@ -87,24 +100,25 @@ def check_configured(config: Config) -> tuple[int, Sequence[DodonaError]]:
     return count, [*rules.errors(), *subscribers.errors()]
 
 
-def check_files(files: Iterable[Path]) -> Sequence[DodonaError]:
+def check_files(config: Config, files: Iterable[Path]) -> Sequence[DodonaError]:
     """Return all errors in these rule, subscriber or manifest files. Blocks."""
+    leaves = load_registry(config).agent.leaves
     errors: list[DodonaError] = []
     for file in files:
         try:
-            _check_file(file.absolute())
+            _check_file(file.absolute(), leaves)
         except DodonaError as error:
             errors += error.problems()
     return errors
 
 
-def _check_file(file: Path) -> None:
+def _check_file(file: Path, leaves: Registry) -> None:
     if file.name == MANIFEST:
         read_manifest(file)
     elif "subscriber" in read_document(file, label="the file").table:
         read_subscriber(file)
     else:
-        read_rule(file, _rule_folder(file), REGISTRY)
+        read_rule(file, _rule_folder(file), leaves)
 
 
 def _rule_folder(file: Path) -> RuleFolder:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from cyclopts import App, CycloptsError
 
-from dodona import __version__
 from dodona.cli.terminal.output import REDACTOR, print_error, print_note
 from dodona.core.errors import BadRequest, DodonaError, UntrustedConfig
+from dodona.core.version import __version__
 
 app = App(
     name="dodona",
@@ -97,6 +97,8 @@ _COMMANDS: Final = {
     send data to an address, read secrets or run programs. A change to the file
     ends the trust.""",
     ),
+    "new": ("project.new:app", "Write a tool, a tree or an agent to start from."),
+    "extensions": ("project.extensions:app", "List and check extensions in Python."),
     "backup": ("operations.backup:app", "Back up and restore the store."),
     "doctor": (
         "operations.doctor:doctor",

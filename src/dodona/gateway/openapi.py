@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-import dodona
 from dodona.core.chunks import AnyChunk
 from dodona.core.domain.api_tokens import SCOPES
 from dodona.core.json_document import SCHEMA_REF, Schema, build_schemas
+from dodona.core.version import __version__
 from dodona.gateway.http.openai_errors import V1Error
 from dodona.gateway.http.operation import TOKEN_SCHEME
 from dodona.gateway.http.responses import ErrorDocument
@@ -52,7 +52,7 @@ def build_openapi() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Dodona",
-            "version": dodona.__version__,
+            "version": __version__,
             "description": "Ask the Oracle, follow its runs and inspect the results.",
         },
         "servers": [{"url": "/"}],

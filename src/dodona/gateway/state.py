@@ -8,11 +8,11 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-import dodona
 from dodona.agent.api import AgentApi
 from dodona.core.domain.budgets import BudgetUnit
 from dodona.core.domain.routing import LiveRouter
 from dodona.core.json_document import JsonDocument
+from dodona.core.version import __version__
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.security.token_monitor import TokenMonitor
@@ -36,10 +36,19 @@ class BudgetStatus(JsonDocument, kw_only=True):
     ceiling: float
 
 
-class GatewayStatus(JsonDocument, kw_only=True):
-    """Runs, queues, streams and budgets."""
+class BlockingCode(JsonDocument):
+    """Code of an extension that has blocked the event loop."""
 
-    version: str = dodona.__version__
+    name: Annotated[str, Meta(description="Its kind and name, such as `tool book_room`.")]
+    where: Annotated[str, Meta(description="The file and line that ran.")]
+    count: int
+    last_at: Annotated[float, Meta(description="Unix time in seconds.")]
+
+
+class GatewayStatus(JsonDocument, kw_only=True):
+    """Runs, queues, streams, budgets and code that blocks."""
+
+    version: str = __version__
     uptime_seconds: float | UnsetType = UNSET
     runs: Annotated[int, Meta(description="Active runs.")] | UnsetType = UNSET
     lanes_waiting: (
@@ -50,6 +59,13 @@ class GatewayStatus(JsonDocument, kw_only=True):
     )
     budgets: (
         Annotated[list[BudgetStatus], Meta(description="Budgets of the current day and month.")]
+        | UnsetType
+    ) = UNSET
+    blocking: (
+        Annotated[
+            list[BlockingCode],
+            Meta(description="Extensions that have blocked the event loop since the start."),
+        ]
         | UnsetType
     ) = UNSET
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dodona.core.errors import ConfigError, did_you_mean
+from dodona.core.ports.model import ModelTimeouts
 from dodona.models.anthropic.request import AnthropicWire
 from dodona.models.catalogue.catalogue import accepts_thinking
 from dodona.models.openai.request import OpenAiWire
@@ -102,7 +103,7 @@ def connect(
     redactor: Redactor,
     api_key: str = "",
     base_url: str = "",
-    timeouts: Timeouts | None = None,
+    timeouts: ModelTimeouts | None = None,
 ) -> WireModel:
     """Return a provider's model, ready to stream. Nothing is sent before the first request.
 

@@ -21,6 +21,7 @@ from dodona.core.ports.model import (
     FinishReason,
     ModelEvent,
     ModelRequest,
+    ModelTimeouts,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -127,7 +128,7 @@ class WireModel:
     """A `Model` that is called over HTTP."""
 
     def __init__(
-        self, wire: Wire, *, http: HttpPool, timeouts: Timeouts, provider: str, name: str
+        self, wire: Wire, *, http: HttpPool, timeouts: ModelTimeouts, provider: str, name: str
     ) -> None:
         self._wire = wire
         self._http = http
@@ -152,7 +153,7 @@ class WireStream:
     """The events of one answer. The request is sent by the first `anext`, not on entering."""
 
     def __init__(
-        self, wire: Wire, request: ModelRequest, *, http: HttpPool, timeouts: Timeouts
+        self, wire: Wire, request: ModelRequest, *, http: HttpPool, timeouts: ModelTimeouts
     ) -> None:
         self._wire = wire
         self._request = request

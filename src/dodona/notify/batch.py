@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.core.domain.notices import InjectionPoint, Notice
+from dodona.core.domain.notices import InjectionPoint, Notice, SubscriberFunction
 from dodona.core.domain.trust import NO_MARKS, Marks, merge_marks
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
@@ -112,6 +112,9 @@ class Batch:
         """Render the text for the model and the text for users."""
         if self.subscriber is None:
             return self._plain_text(), self._plain_text()
+        if self.subscriber.function is not None:
+            text = self._call_function(self.subscriber.function)
+            return text, text
         events = [event_values(event) for event in self.state.events]
         values = {
             "events": events,
@@ -124,6 +127,14 @@ class Batch:
         if user_template is self.subscriber.template and not user_template.uses_variable("rows"):
             return text, text
         return text, self._render(user_template, values, formats.format_for_people)
+
+    def _call_function(self, function: SubscriberFunction) -> str:
+        try:
+            text = function(tuple(self.state.events))
+        except Exception:  # noqa: BLE001 - code of an extension may raise anything
+            _log.exception("subscriber %s failed", self.state.subscriber_id)
+            return self._plain_text()
+        return text if isinstance(text, str) else ""
 
     def _render(
         self, template: Template, values: Mapping[str, Any], format_rows: Callable[[Any], str]

@@ -12,9 +12,10 @@ from time import time
 from typing import Any, Final
 
 from dodona.concurrency.file_watcher import FileWatcher, list_files
+from dodona.core.domain.notices import SubscriberExtension
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation
 from dodona.notify.formats import toon_encoder
-from dodona.notify.subscriber import Subscriber, read_subscriber
+from dodona.notify.subscriber import Subscriber, build_subscriber, read_subscriber
 
 BUILTIN_SUBSCRIBERS: Final = Path(__file__).parent / "subscribers"
 
@@ -45,7 +46,8 @@ class _SubscriberSet:
 class SubscriberRegistry:
     """The built-in subscribers and those in `folders`; see `list_files` for `*`.
 
-    `skipped_folders` returns, at each load, the folders to ignore.
+    At each load, `skipped_folders` returns the folders to ignore, and `extensions` the subscribers
+    that are functions.
 
     The registry is empty before `load`. Existing inboxes use newly loaded subscribers from the
     next event on.
@@ -57,10 +59,12 @@ class SubscriberRegistry:
         *,
         builtin: Path = BUILTIN_SUBSCRIBERS,
         skipped_folders: Callable[[], Collection[Path]] = tuple,
+        extensions: Callable[[], Iterable[SubscriberExtension]] = tuple,
         clock: Callable[[], float] = time,
     ) -> None:
         self._folders = (builtin, *folders)
         self._skipped_folders = skipped_folders
+        self._extensions = extensions
         self.clock = clock  # Unix time in seconds, for inboxes
         self._current = _SubscriberSet({}, ())
 
@@ -70,11 +74,17 @@ class SubscriberRegistry:
         loaded: dict[str, Subscriber] = {}
         problems: list[DodonaError] = []
         skipped = self._skipped_folders()
-        for file in list_files(self._folders):
-            if file.parent in skipped:
-                continue
+        reads = [
+            *(
+                partial(read_subscriber, file)
+                for file in list_files(self._folders)
+                if file.parent not in skipped
+            ),
+            *(partial(build_subscriber, each) for each in self._extensions()),
+        ]
+        for read in reads:
             try:
-                subscriber = read_subscriber(file)
+                subscriber = read()
                 _check_unique_id(subscriber, loaded)
                 loaded[subscriber.id] = subscriber
             except DodonaError as error:

@@ -16,19 +16,33 @@ template = "{{ payload.tool }} failed {{ count }} times: {{ payload.error }}"
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from dodona.conditions import Condition, ConditionFailed, compile_condition
-from dodona.core.domain.notices import EVENT_VARIABLES, InjectionPoint
-from dodona.core.errors import ConfigError
+from dodona.core.domain.notices import (
+    EVENT_VARIABLES,
+    InjectionPoint,
+    SubscriberExtension,
+    SubscriberFunction,
+)
+from dodona.core.errors import ConfigError, ExtensionError, did_you_mean
 from dodona.core.events import PATTERN_HINT, Event, Severity, is_pattern, matches
-from dodona.documents import NonEmptyStrings, Section, field_error, read_document
+from dodona.core.extensions import location_of
+from dodona.documents import (
+    ConfigErrorBuilder,
+    ModelShape,
+    NonEmptyStrings,
+    Section,
+    field_error,
+    read_document,
+)
 from dodona.templates import Template
 
 # The variables of text templates; conditions and dedupe keys only have EVENT_VARIABLES.
@@ -167,9 +181,12 @@ class SubscriberFile(Section):
 class Subscriber:
     """A subscriber that was loaded from a file, ready for use."""
 
-    def __init__(self, config: SubscriberFile, file: str) -> None:
+    def __init__(
+        self, config: SubscriberFile, file: str, function: SubscriberFunction | None = None
+    ) -> None:
         section, output = config.subscriber, config.output
         self.id, self.file = section.id, file
+        self.function = function  # writes the notices instead of the templates
         self.section, self.batching = section, config.batching
         self.types = config.events.types
         self.point = InjectionPoint(output.inject_at)
@@ -242,6 +259,47 @@ def read_subscriber(file: Path) -> Subscriber:
     """Read a subscriber file (blocking). Raise ConfigError with all problems."""
     document = read_document(file, label="the subscriber")
     return Subscriber(document.validate(SubscriberFile), str(file))
+
+
+def build_subscriber(extension: SubscriberExtension) -> Subscriber:
+    """Build the subscriber that an extension declares. Raise ExtensionError with its location."""
+    where = location_of(extension.function)
+    options: dict[str, Any] = {**extension.options, "id": extension.name}
+    options.setdefault("description", inspect.getdoc(extension.function) or "")
+    sections: dict[str, dict[str, Any]] = {
+        "subscriber": {},
+        "events": {"types": list(extension.events)},
+        "batching": {},
+        "output": {"template": extension.name},
+    }
+    for name, value in options.items():
+        section = next((key for key, model in _SECTIONS.items() if name in model.model_fields), "")
+        if not section:
+            names = [field for model in _SECTIONS.values() for field in model.model_fields]
+            raise ExtensionError(
+                f"subscriber '{extension.name}' has no option '{name}'.",
+                where=where,
+                hint=did_you_mean(name, names),
+            )
+        sections[section][name] = value
+    try:
+        config = SubscriberFile.model_validate(sections)
+    except ValidationError as error:
+        builder = ConfigErrorBuilder(ModelShape(SubscriberFile), lambda _: where)
+        first = next(builder.from_validation_error(error))
+        problem = first.message.partition(".")[2]  # without the section of a file
+        raise ExtensionError(
+            f"subscriber '{extension.name}': {problem}", where=where, hint=first.hint
+        ) from error
+    return Subscriber(config, str(where or ""), extension.function)
+
+
+_SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "subscriber": SubscriberSection,
+    "events": EventsSection,
+    "batching": BatchingSection,
+    "output": OutputSection,
+}
 
 
 def event_values(event: Event) -> dict[str, Any]:

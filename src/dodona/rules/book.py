@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,12 +70,12 @@ class RuleBook:
         *,
         pack_folders: Iterable[Path] = (),
         builtin: Path = BUILTIN_RULES,
-        registry: Registry | None = None,
+        get_registry: Callable[[], Registry] | None = None,
     ) -> None:
         self._builtin = builtin
         self._folders = tuple(Path(folder).absolute() for folder in folders)
         self._pack_folders = tuple(Path(folder).absolute() for folder in pack_folders)
-        self._registry = registry or Registry(KINDS)
+        self._get_registry = get_registry or partial(Registry, KINDS)
         self._rule_set = _RuleSet()
         self._reload_lock = Lock()
         self.reload()
@@ -177,7 +177,7 @@ class RuleBook:
 
     def _load_rule(self, file: Path, folder: RuleFolder) -> Rule:
         try:
-            return read_rule(file, folder, self._registry)
+            return read_rule(file, folder, self._get_registry())
         except RecursionError:
             raise ConfigError(
                 "the rule is nested too deeply.", where=SourceLocation(str(file))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dodona import __version__
 from dodona.core.errors import ConfigError
+from dodona.core.version import __version__
 from dodona.documents import Document, read_document
 from dodona.rules.parameters import RuleParameter
 from dodona.rules.sections import PackFile, parse_range

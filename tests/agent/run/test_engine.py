@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from dodona.agent.leaves import REGISTRY
 from dodona.agent.run.engine import ORPHAN_POLL_SECONDS
 from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, StoreError
 from dodona.core.events import QUERY_START, SESSION_END
 from dodona.models.scripted.model import ScriptedModel
+from dodona.trees import leaf
 from tests.agent.opening import USER, Tools, bodies, calls, edited, opened, text_of, until
 from tests.clock import Clock
 
@@ -144,24 +143,19 @@ async def test_one_that_does_not_serve_answers_after_what_was_left(file: Path) -
         assert (await here.answer(run_id)).answer == "One."
 
 
-@pytest.fixture
-def buggy_leaf() -> Iterator[None]:
-    """A leaf of the agent's that raises, for one test."""
-
-    @REGISTRY.leaf("test-bug")
-    def bug(bb: object) -> None:
-        del bb
-        raise ZeroDivisionError("a bug")
-
-    yield
-    del REGISTRY.leaves["test-bug"]
+@leaf("test-bug")
+def bug(bb: object) -> None:
+    """Raise an unexpected error."""
+    del bb
+    raise ZeroDivisionError("a bug")
 
 
-@pytest.mark.usefixtures("buggy_leaf")
 async def test_a_bug_in_a_leaf_ends_the_run_with_an_answer(file: Path) -> None:
     """The tree fails, what was said is kept, and the next question is answered."""
     model = ScriptedModel(["The oak.", "Yes."])
-    broken = edited(('(action save-exchange :fn "oracle.save_exchange")', "(action test-bug)"))
+    broken = edited(
+        ('(action save-exchange :fn "oracle.save_exchange")', "(action test-bug)"), leaves=[bug]
+    )
     async with opened(file, model, tree=broken) as here:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.run_context.registries import LIBRARIAN
+from dodona.agent.run_context.registry import LIBRARIAN
 from dodona.agent.run_context.snapshot import (
     EXTRACTIVE_PROVIDER,
     PASSAGE_SOURCES,

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from time import time
 from typing import Any
 
 import msgspec
 import pytest
 
+from dodona.agent.run_context.registry import AgentRegistry
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.decision import (
     DefaultDecisionTree,
     decision_tree,
-    make_decision_tree,
 )
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.errors import BadRequest
+from dodona.core.extensions import extensions_of
+from dodona.tools.call import call_tool
+from dodona.tools.registry import ToolRegistry
+from dodona.trees import Registry
 
 CONFIG = AgentConfig(max_iterations=10, token_budget=1000, timeout_seconds=10)
 TREE = DefaultDecisionTree(CONFIG)
@@ -146,13 +151,15 @@ def test_others_register_by_decorator() -> None:
         def should_continue(self, state: AgentState) -> tuple[bool, str]:
             return True, ""
 
-    made = make_decision_tree("of-this-test", CONFIG)
+    (extension,), tools = extensions_of(Endless), ToolRegistry()
+    registry = AgentRegistry.build(
+        [extension], leaves=Registry(), toolbox=tools, call_tool=partial(call_tool, tools)
+    )
+    made = registry.make_decision_tree("of-this-test", CONFIG)
     assert isinstance(made, Endless)
     assert made.get_config() is CONFIG
-    with pytest.raises(BadRequest, match="registered twice"):
-        decision_tree("of-this-test")(Endless)
     with pytest.raises(BadRequest) as unknown:
-        make_decision_tree("of-this-tset", CONFIG)
+        registry.make_decision_tree("of-this-tset", CONFIG)
     assert str(unknown.value) == (
         "there is no decision tree 'of-this-tset'. Did you mean 'of-this-test'?"
     )

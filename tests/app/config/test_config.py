@@ -14,7 +14,7 @@ from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.models.providers import PROVIDERS
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
-PROVIDERS_TEXT = f"The model provider: {', '.join(PROVIDER_NAMES)}."
+PROVIDERS_TEXT = f"The model provider: {', '.join(PROVIDER_NAMES)}, or that of an extension."
 
 SECTIONS = f"Sections: {', '.join(sorted(Settings.model_fields))}."
 

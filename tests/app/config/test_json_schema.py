@@ -47,7 +47,7 @@ WRONG: dict[str, Any] = {
     "a password": "[store]\npassword = 'secret'\n",
     "an unknown key": "[agent]\nmodle = 'x'\n",
     "an unknown section": "[stor]\n",
-    "a provider": "[agent]\nprovider = 'antropic'\n",
+    "a provider": "[agent]\nprovider = 'anthropic!'\n",
     "a name": "[agents.'a b']\n",
     "a binding of everybody": "[[bindings]]\nagent_id = 'x'\n",
     "a section for several": "[bindings]\nagent_id = 'x'\n",
@@ -58,7 +58,7 @@ WRONG: dict[str, Any] = {
     "a capability": "[[plugins]]\nname = 'x'\npath = 'x'\ncapabilities = ['x']\n",
     "an engine": "engine.kind = 'restate'\n",
     "a server of two kinds": "[mcp.x]\nurl = 'http://x'\ncommand = 'x'\n",
-    "a fallback of a fallback": "[agent.fallback.fallback]\nprovider = 'x'\n",
+    "a fallback of a fallback": "[agent.fallback.fallback]\nprovider = 'x y'\n",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from dodona.app.agents.souls import MAX_SOUL_BYTES as LONGEST_SOUL
 from dodona.app.config.config import MAX_PROBLEMS, Config, load_config
-from dodona.app.config.validation import unused_sections
+from dodona.app.config.validation import ExtensionNames, unused_sections
 from dodona.core.errors import ConfigError, as_text
 from dodona.models.catalogue.catalogue import model_facts
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
@@ -302,12 +302,18 @@ def test_a_soul_is_relative_to_its_file(folder: Path) -> None:
         load_config({}, folder / "etc" / "x.toml")
 
 
-def test_tools_of_who_embeds_dodona_exist() -> None:
-    """They say which they add."""
+def test_names_that_extensions_may_declare() -> None:
+    """They are errors at once if there are no extensions, else when those have been loaded."""
     Path("dodona.toml").write_text("agent.tools = ['mine']\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="is not a known tool"):
         load_config({})
-    assert load_config({}, extra_tools=("mine",)).settings.agent.tools == ("mine",)
+    config = load_config({}, has_extensions=True)
+    config.check_names(ExtensionNames(tools=frozenset({"mine"})))
+    with pytest.raises(ConfigError) as caught:
+        config.check_names(ExtensionNames(tools=frozenset({"mind"})))
+    assert str(caught.value) == (
+        "dodona.toml:1: agent.tools[0] is not a known tool (got \"mine\"). Did you mean 'mind'?"
+    )
 
 
 def test_the_shipped_tools_are_those_that_are_registered() -> None:

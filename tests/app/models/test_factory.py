@@ -13,7 +13,12 @@ from aiohttp import web
 from dodona.app.config.config import load_config
 from dodona.app.config.settings import Settings
 from dodona.app.models.credentials import Credentials, Secret
-from dodona.app.models.factory import ConfiguredModels, build_model, price_list
+from dodona.app.models.factory import (
+    ConfiguredModels,
+    ModelBuilder,
+    build_agent_models,
+    price_list,
+)
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.domain.api_tokens import ApiToken, TokenLimits
 from dodona.core.errors import ProviderError, ProviderErrorKind
@@ -28,6 +33,10 @@ QUESTION = ModelRequest((UserText("What is an oak?"),))
 TOOL = ToolSpec("search", "", {"type": "object", "properties": {}})
 
 
+def builder(http: HttpPool) -> ModelBuilder:
+    return ModelBuilder(http=http, redactor=Redactor(), counter=OfflineTokenCounter())
+
+
 async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
     async with model.stream(request) as stream:
         events = [event async for event in stream]
@@ -39,12 +48,7 @@ async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
 async def test_extractive_needs_nothing() -> None:
     """The model for those who have none."""
     async with HttpPool() as http:
-        model = build_model(
-            ModelChoice("extractive", "extractive", ""),
-            http=http,
-            redactor=Redactor(),
-            counter=OfflineTokenCounter(),
-        )
+        model = builder(http).build(ModelChoice("extractive", "extractive", ""))
         assert (await done(model)).provider == "extractive"
 
 
@@ -55,9 +59,7 @@ async def test_a_script_is_read(tmp_path: Path) -> None:
     script.write_text(f"[[answers]]\ntext = '{text}'\n", encoding="utf-8")
     choice = ModelChoice("scripted", str(script), "")
     async with HttpPool() as http:
-        model = await asyncio.to_thread(
-            build_model, choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
-        )
+        model = await asyncio.to_thread(builder(http).build, choice)
         answer = await done(model, ModelRequest(QUESTION.messages, tools=(TOOL,)))
     assert [call.name for call in answer.message.calls] == ["search"]
 
@@ -68,9 +70,7 @@ async def test_a_chain_falls_back(unused_tcp_port: int) -> None:
     second = ModelChoice("extractive", "extractive", "")
     first = ModelChoice("openai-compatible", "m", "", nowhere, fallback=second)
     async with HttpPool() as http:
-        answer = await done(
-            build_model(first, http=http, redactor=Redactor(), counter=OfflineTokenCounter())
-        )
+        answer = await done(builder(http).build(first))
     assert answer.provider == "extractive"
     assert {attempt.model for attempt in answer.attempts} == {"m"}
 
@@ -93,11 +93,7 @@ async def test_the_key_reaches_the_wire() -> None:
     try:
         async with HttpPool() as http:
             with pytest.raises(ProviderError) as caught:
-                await done(
-                    build_model(
-                        choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
-                    )
-                )
+                await done(builder(http).build(choice))
     finally:
         await runner.cleanup()
     assert caught.value.kind is ProviderErrorKind.UNAUTHORIZED
@@ -127,10 +123,10 @@ async def test_a_subagent_s_own_model_obeys_the_token(tmp_path: Path) -> None:
         selector = ModelSelector(
             config, Credentials(config, environment, redactor), http=http, targets=()
         )
-        models = ConfiguredModels(http=http, redactor=redactor, counter=OfflineTokenCounter())
+        models = ConfiguredModels(builder(http))
         choices = {"": await selector.choose()}
-        built = await asyncio.to_thread(models.build, config.settings, choices)
-        models.apply(built, selector, default="oracle")
+        built = await asyncio.to_thread(build_agent_models, builder(http), config.settings, choices)
+        models.apply(built, selector, builder(http), default="oracle")
         limits = TokenLimits(models=frozenset({"x/oak"}))
         token = ApiToken(1, "me", "", frozenset(), 0.0, limits=limits)
         for given, expected in ((None, (override, "x/oak")), (token, ("x/oak",))):

@@ -90,7 +90,7 @@ def scenes(
     async def gateway_with_tools(letters: list[str]) -> AsyncIterator[Client]:
         home = attacked_home(tmp_path, wire, web)
         server = McpServer(letters)
-        async with served_inside(home, session, script, server.add_tools) as client:
+        async with served_inside(home, session, script, server.tools()) as client:
             yield client
 
     @asynccontextmanager

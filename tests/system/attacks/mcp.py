@@ -9,7 +9,7 @@ from typing import Any, Final
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
-from dodona.tools.registry import ToolRegistry
+from dodona.tools.registry import FunctionTool
 
 NUMBER: Final = {"type": "integer", "minimum": 0, "maximum": 65535}
 NUMBERS: Final = {"type": "object", "properties": {"number": NUMBER}}
@@ -22,29 +22,32 @@ class McpServer:
 
     letters: list[str]
 
-    def add_tools(self, registry: ToolRegistry) -> None:
-        registry.tool(
-            ToolSpec("ask_tracker", "Asks the tracker of issues.", TEXT),
+    def tools(self) -> list[FunctionTool]:
+        ask = FunctionTool(
+            spec=ToolSpec("ask_tracker", "Asks the tracker of issues.", TEXT),
+            function=self._ask,
             category=ToolCategory.META,
             effect=Effect.NONE,
             origin=Origin.MCP,
-        )(self._ask)
-        registry.tool(
-            ToolSpec("send_letter", "Sends a letter.", TEXT),
+        )
+        send = FunctionTool(
+            spec=ToolSpec("send_letter", "Sends a letter.", TEXT),
+            function=self._send,
             category=ToolCategory.META,
             effect=Effect.ONCE,
             origin=Origin.MCP,
             sends=True,
-        )(self._send)
-
-        registry.tool(
-            ToolSpec("look_up", "Looks an issue up by its number.", NUMBERS),
+        )
+        look_up = FunctionTool(
+            spec=ToolSpec("look_up", "Looks an issue up by its number.", NUMBERS),
+            function=self._look_up,
             category=ToolCategory.META,
             effect=Effect.NONE,
             origin=Origin.MCP,
             writes=False,
             reads_private=False,
-        )(self._look_up)
+        )
+        return [ask, send, look_up]
 
     async def _ask(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return ToolOutput(arguments["text"])

@@ -86,7 +86,7 @@ def test_it_is_known_for_what_it_is(desk: Desk) -> None:
     """Its text is a stranger's, it changes nothing, and it has its time."""
     tool = desk.registry.find("web_fetch")
     assert tool
-    assert (tool.origin, tool.effect, tool.category.value) == (Origin.WEB, Effect.NONE, "web")
+    assert (tool.origin, tool.effect, tool.category) == (Origin.WEB, Effect.NONE, "web")
     assert tool.timeout_seconds > 20
 
 

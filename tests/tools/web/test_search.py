@@ -461,7 +461,7 @@ def test_it_is_known_for_what_it_is(http: GuardedHttp, *, has_engine: bool) -> N
     add_web_tools(registry, engine=engine, http=None, limits=LIMITS)
     tool = registry.find("web_search")
     assert tool
-    assert (tool.origin, tool.effect, tool.category.value) == (
+    assert (tool.origin, tool.effect, tool.category) == (
         *(Origin.WEB if has_engine else Origin.PROJECT, Effect.NONE, "web"),
     )
     assert registry.find("web_fetch") is None

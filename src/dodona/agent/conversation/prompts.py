@@ -30,8 +30,11 @@ class PromptLoader:
         self._builtin_folder = builtin_folder
         self._cache: dict[str, tuple[tuple[int, ...], str]] = {}
 
-    def load(self, name: str, folder: Path | None) -> str:
-        """Return the current text of a prompt. Reads files, so it blocks."""
+    def load(self, name: str, folder: Path | None, *, default: Path | None = None) -> str:
+        """Return the current text of a prompt. Reads files, so it blocks.
+
+        `default` is the file to use instead of a built-in one.
+        """
         if not _PROMPT_NAME.fullmatch(name):
             raise ConfigError(f"{name!r:.80} is not a valid prompt name.")
         if folder is not None:
@@ -39,7 +42,7 @@ class PromptLoader:
             text = self._read(folder / f"{name}.md", follow_symlinks=False)
             if text is not None:
                 return text
-        file = self._builtin_folder / f"{name}.md"
+        file = default or self._builtin_folder / f"{name}.md"
         text = self._read(file, follow_symlinks=True)
         if text is None:
             raise ConfigError(f"there is no prompt '{name}'.", where=SourceLocation(str(file)))

@@ -15,7 +15,6 @@ from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT, PARAGRAPH_BREAK
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
-from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.trust import record_reading
 from dodona.agent.turn_control import decision
 from dodona.agent.turn_control.decision import limit_reached_warning, output_limit_warning
@@ -32,7 +31,7 @@ from dodona.core.events import (
 )
 from dodona.core.messages import AssistantText, ToolResult, UserText
 from dodona.core.ports.tools import SourceReference
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 MAX_SOURCES: Final = 20
 CUT_ANSWER_TEXT: Final = "The answer was cut off before it began."

@@ -19,7 +19,6 @@ from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.events.dispatch import handle_event
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ApprovalRecord
-from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.safety.trust import approval_reason, call_hash
 from dodona.core.chunks import ApprovalChunk
@@ -30,12 +29,12 @@ from dodona.core.errors import BadRequest
 from dodona.core.events import TOOL_CALL_HELD, TOOL_CALL_PENDING, Event, Severity
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import Tool
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 
 def find_offered_tool(host: RunContext, name: str) -> Tool | None:
     """Return a tool by name, if it was offered to the model."""
-    return host.deps.toolbox.find(name) if name in host.role.tool_names else None
+    return host.registry.toolbox.find(name) if name in host.role.tool_names else None
 
 
 def current_call(bb: Blackboard) -> ToolCall:

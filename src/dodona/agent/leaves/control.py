@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from dodona.agent.events.dispatch import deliver_notices, emit_event, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import AnswerRecord
-from dodona.agent.run_context.registries import decorator, leaf
 from dodona.agent.turn_control.decision import (
     CANCELLED,
     ERROR,
@@ -38,7 +37,7 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.ports.model import FinishReason
-from dodona.trees import SUCCESS, Blackboard, Step
+from dodona.trees import SUCCESS, Blackboard, Step, decorator, leaf
 from dodona.trees.runtime.run import OUT_OF_TIME
 
 CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress

@@ -12,7 +12,6 @@ from dodona.agent.leaves.tools import emit_calls
 from dodona.agent.model_calls import ModelCall, call_in_run
 from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.records import AnswerRecord
-from dodona.agent.run_context.registries import leaf
 from dodona.agent.turn_control.decision import output_limit_warning
 from dodona.core.chunks import ContentChunk, RestartChunk, SystemChunk, ThinkingChunk, Untrusted
 from dodona.core.errors import DodonaError, as_json
@@ -25,7 +24,7 @@ from dodona.core.ports.model import (
     TextDelta,
     ThinkingDelta,
 )
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 EMPTY_ANSWER_TEXT: Final = "The model ended without an answer."
 PARAGRAPH_BREAK: Final = "\n\n"  # between the texts of two turns

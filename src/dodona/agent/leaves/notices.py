@@ -10,13 +10,12 @@ from dodona.agent.conversation.exchange import NoticeRecord
 from dodona.agent.events.dispatch import deliver_notices, put_notices_on_blackboard
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.notifications import NotificationsState
-from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_trees
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.domain.trust import merge_marks
 from dodona.core.events import SELF_NOTIFY
 from dodona.core.messages import ContextText
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 _DELIVERY_POINTS: Final = (
     InjectionPoint.IMMEDIATE,

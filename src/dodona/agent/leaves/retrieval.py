@@ -9,12 +9,11 @@ from typing import Final
 
 from dodona.agent.events.dispatch import emit_event
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.registries import leaf
 from dodona.core.errors import DodonaError
 from dodona.core.events import SOURCE_STALE
 from dodona.core.messages import ContextText, Message, UserText
 from dodona.core.ports.tools import SourceKind, ToolCategory
-from dodona.trees import Blackboard
+from dodona.trees import Blackboard, leaf
 
 MAX_TOKENS: Final = 800
 MAX_NOTES: Final = 40
@@ -51,13 +50,13 @@ def add_question(bb: Blackboard, host: RunContext) -> None:
     host.add_prompt(*before, UserText(host.inputs.question.content))
 
 
-def _tool_categories(host: RunContext) -> set[ToolCategory]:
+def _tool_categories(host: RunContext) -> set[str]:
     """Categories of the run's tools: things that no tool can read are not listed."""
-    tools = (host.deps.toolbox.find(name) for name in host.role.tool_names)
+    tools = (host.registry.toolbox.find(name) for name in host.role.tool_names)
     return {tool.category for tool in tools if tool is not None}
 
 
-async def _list_notes(host: RunContext, categories: set[ToolCategory]) -> str:
+async def _list_notes(host: RunContext, categories: set[str]) -> str:
     if ToolCategory.VAULT not in categories:
         return ""
     try:
@@ -70,7 +69,7 @@ async def _list_notes(host: RunContext, categories: set[ToolCategory]) -> str:
     return _format_listing(host, "Notes of the project, the most relevant first:", lines)
 
 
-async def _list_threads(host: RunContext, categories: set[ToolCategory]) -> str:
+async def _list_threads(host: RunContext, categories: set[str]) -> str:
     if ToolCategory.THREAD not in categories:
         return ""
     logs, scope = host.deps.storage.threads, (host.user_id, host.project_id)

@@ -22,7 +22,7 @@ from dodona.agent.leaves.approval import (
 from dodona.agent.leaves.tools import report_result
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ToolResultRecord
-from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
+from dodona.agent.run_context.registry import LIBRARIAN, subagent_name
 from dodona.agent.run_context.snapshot import EXTRACTIVE_PROVIDER, SubagentSnapshot
 from dodona.agent.subagents.run import SubagentResult, SubagentTask, run_subagent
 from dodona.agent.turn_control.state import TurnWarning
@@ -32,7 +32,7 @@ from dodona.core.domain.trust import NO_MARKS, merge_marks
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
 from dodona.core.ports.tools import ToolCallResult, ToolOutput
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 # When a result is summarised. The counts alone apply only if the policy `summarise_lists` is set:
 # usually a list is short in tokens, and a summary would drop what the model has asked for.

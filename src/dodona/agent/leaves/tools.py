@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msgspec import convert, to_builtins
@@ -21,9 +22,8 @@ from dodona.agent.leaves.approval import (
 )
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.records import ApprovalRecord, ToolResultRecord
-from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.trust import allowed_urls
-from dodona.core.chunks import ResultSource, ToolCallChunk, ToolResultChunk
+from dodona.core.chunks import ResultSource, SystemChunk, ToolCallChunk, ToolResultChunk
 from dodona.core.domain.trust import NO_MARKS, Mark, Marks, merge_marks
 from dodona.core.errors import did_you_mean
 from dodona.core.events import (
@@ -39,7 +39,7 @@ from dodona.core.events import (
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Tool, ToolCallResult, ToolContext
-from dodona.trees import Blackboard, Step
+from dodona.trees import Blackboard, Step, leaf
 
 UNKNOWN_OUTCOME_TEXT: Final = (
     "The outcome of this call is unknown: the process stopped during the call. It may have taken "
@@ -94,7 +94,9 @@ async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     tool = find_offered_tool(host, call.name)
     approval = ApprovalRecord(call.id)
     is_called = False
-    if step.outcome_unknown:
+    if call.name in host.snapshot.changed_tools:
+        outcome = _failed_result(call, _changed_tool_text(call, is_unknown=step.outcome_unknown))
+    elif step.outcome_unknown:
         outcome = _failed_result(call, UNKNOWN_OUTCOME_TEXT)
     elif tool is None:
         outcome = _failed_result(call, _unknown_tool_text(host, call))
@@ -141,8 +143,30 @@ async def _call_tool(
         allowed_urls=allowed_urls(host, call, is_approved=is_approved),
         marks=host.marks,
         shown=host.history.provenance.shown.union(host.shown),
+        run_id=host.run_id,
+        report=partial(_report_progress, step, call),
+        emit=step.emit,
     )
-    return await host.deps.call_tool(call, agent=host.role.name, context=tool_context)
+    return await host.registry.call_tool(call, agent=host.role.name, context=tool_context)
+
+
+def _report_progress(step: Step, call: ToolCall, message: str) -> None:
+    """Show the progress of a call. The watchdog counts it as a sign of life."""
+    step.progress()
+    step.emit(
+        SystemChunk(
+            system_type="tool_progress",
+            system_message=message,
+            metadata={"tool": call.name, "call": call.id},
+        )
+    )
+
+
+def _changed_tool_text(call: ToolCall, *, is_unknown: bool) -> str:
+    reason = f"the tool {call.name} changed while this run was interrupted."
+    if is_unknown:
+        return f"Not called again: {reason} {UNKNOWN_OUTCOME_TEXT}"
+    return f"Not called: {reason}"
 
 
 def _unknown_tool_text(host: RunContext, call: ToolCall) -> str:

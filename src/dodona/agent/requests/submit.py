@@ -17,8 +17,9 @@ from dodona.agent.views.exchanges import OracleAnswer
 from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.conversation import RunRequest, RunStatus
-from dodona.core.errors import BadRequest, NotFound, did_you_mean
+from dodona.core.errors import BadRequest, InvalidField, NotFound, did_you_mean
 from dodona.core.messages import Origin
+from dodona.core.ports.tools import ToolCategory
 
 
 class Oracle:
@@ -39,6 +40,7 @@ class Oracle:
         deps, text = self._deps, request.question
         agent = self._find_agent(request)
         await self._check_token(request, agent)
+        self._check_sources(request)
         if not text.strip() or len(text) > max_chars:
             raise BadRequest(
                 f"a message must have 1 to {max_chars:,} characters (got {len(text):,})."
@@ -67,6 +69,20 @@ class Oracle:
         token.check_agent(agent.id)
         if model and token.limits.models is not None:
             await self._deps.models.choose(model, agent=agent.id, token=token)
+
+    def _check_sources(self, request: RunRequest) -> None:
+        """Raise InvalidField if a source is neither a built-in category nor one of a tool's own."""
+        own = self._deps.registry().toolbox.categories()
+        available = {*ToolCategory, *own} - {ToolCategory.META}  # those tools are always available
+        unknown = next((s for s in request.options.sources or () if s not in available), None)
+        if unknown is not None:
+            names = [str(each) for each in sorted(available)]
+            raise InvalidField(
+                f"sources must be a list with any of {', '.join(names)}, or null "
+                f"(got {unknown!r:.80}).",
+                field="sources",
+                hint=did_you_mean(unknown, names),
+            )
 
     def _find_agent(self, request: RunRequest) -> AgentDef:
         agents, name = self._deps.agents(), request.agent_id

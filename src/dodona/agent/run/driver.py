@@ -289,6 +289,7 @@ def _publish_earlier_chunks(claimed: ClaimedRun, journal: RunJournal, feed: Chun
 def _initial_blackboard(context: RunContext) -> dict[str, Any]:
     limits = context.snapshot.settings.limits
     return {
+        "question": context.inputs.question.content,
         "max_iterations": limits.max_iterations,
         "max_parallel_tools": limits.max_parallel_tools,
         "seconds_left": _seconds_left(context),

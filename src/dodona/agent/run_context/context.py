@@ -22,8 +22,9 @@ from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.notifications import RunNotifications
 from dodona.agent.run_context.overrides import UserOverrides
 from dodona.agent.run_context.records import ToolResultRecord
+from dodona.agent.run_context.registry import AgentRegistry
 from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
-from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
+from dodona.agent.turn_control.decision import DecisionTree
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.chunks import StreamChunk, Untrusted
 from dodona.core.domain.budgets import BillingScope
@@ -159,7 +160,9 @@ class RunContext:
         inbox.schedule(() if role.parent_step else inputs.notices)
         self.notifications = RunNotifications(inbox, deps.rules, overrides)
         self.notices: list[NoticeRecord] = []  # to store
-        self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
+        self.decision_tree: DecisionTree = self.registry.make_decision_tree(
+            role.decision_tree, role.limits
+        )
         self.transcript = Transcript(
             (role.system_prompt,), tokens=role.prompt_tokens, digest=role.digest + history.digest
         )
@@ -248,6 +251,11 @@ class RunContext:
         Raises TreeError for anything else.
         """
         return self.feed.append_output(output, untrusted=self.untrusted)
+
+    @property
+    def registry(self) -> AgentRegistry:
+        """The registry that the run started with."""
+        return self.snapshot.registry
 
     def add_prompt(self, *messages: Message) -> None:
         """Add the messages of a request to the transcript, after the history."""

@@ -9,14 +9,13 @@ from typing import Final
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.chunk_feed import Redact, no_redaction
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.agent.turn_control.decision import DEFAULT_DECISION_TREE
+from dodona.agent.run_context.registry import AgentRegistry
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.events import Emit
 from dodona.core.ports.model import Models, TokenCounter
-from dodona.core.ports.tools import CallTool, Toolbox
 from dodona.metering import Meter
 from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
@@ -25,6 +24,7 @@ from dodona.store import Store
 ORACLE_NAME: Final = "oracle"  # the main agent's name for tools and prompts, whatever its ID
 
 GetAgents = Callable[[], Agents]
+GetRegistry = Callable[[], AgentRegistry]  # returns the current one
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,8 +47,7 @@ class RunDeps:
     storage: Store
     models: Models
     meter: Meter
-    toolbox: Toolbox
-    call_tool: CallTool
+    registry: GetRegistry
     token_counter: TokenCounter
     emit: Emit
     notes: NotesLoader
@@ -60,4 +59,3 @@ class RunDeps:
     redact: Redact = no_redaction  # removes secrets from chunks
     agents: GetAgents = Agents
     policy: RunPolicy = field(default_factory=RunPolicy)
-    decision_tree: str = DEFAULT_DECISION_TREE  # the name of a registered decision tree

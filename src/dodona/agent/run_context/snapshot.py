@@ -7,29 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from dodona.agent.conversation.prompts import PromptLoader, render
 from dodona.agent.run_context.deps import ORACLE_NAME, RunDeps
-from dodona.agent.run_context.registries import SUBAGENTS, Subagent
+from dodona.agent.run_context.registry import AgentRegistry, Subagent, subagent_name
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.settings import ModelSettings, read_settings
-from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef
+from dodona.core.domain.agents import DEFAULT_AGENT, DEFAULT_DECISION_TREE, AgentDef
 from dodona.core.domain.conversations.conversation import ClaimedRun
 from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import NotFound, TreeError
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
-from dodona.core.ports.tools import ToolCategory
+from dodona.core.ports.tools import Toolbox, ToolCategory
 from dodona.core.ttl_cache import TtlCache
 from dodona.lisp import to_text
-from dodona.trees import Registry, Tree, load
+from dodona.trees import Tree, load
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -49,6 +49,7 @@ class AgentRole:
     digest: bytes  # of the whole role
     prompt_tokens: int
     tool_names: frozenset[str]
+    decision_tree: str = DEFAULT_DECISION_TREE
     parent_step: str = ""
 
 
@@ -77,6 +78,7 @@ class SubagentRecord(msgspec.Struct, frozen=True):
     tools: list[ToolRecord]
     max_turns: int
     model: str
+    decision_tree: str = DEFAULT_DECISION_TREE
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True):
@@ -91,6 +93,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
     agent: str = DEFAULT_AGENT
     soul: str = ""
     system_prompt: str = ""  # replaces the prompt
+    decision_tree: str = DEFAULT_DECISION_TREE
 
 
 _decoder = msgspec.json.Decoder(SnapshotRecord)
@@ -106,6 +109,7 @@ class SubagentSnapshot:
     tools: tuple[ToolSpec, ...]
     max_turns: int
     model: str
+    decision_tree: str = DEFAULT_DECISION_TREE
 
     def build_role(
         self, limits: AgentConfig, *, project_id: str, counter: TokenCounter, parent_step: str
@@ -124,19 +128,25 @@ class SubagentSnapshot:
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(counter, text, self.tools, self.model),
             tool_names=frozenset(names),
+            decision_tree=self.decision_tree,
             parent_step=parent_step,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSnapshot:
-    """The snapshot of a run. `role` is the active agent's; `encoded` is the stored form."""
+    """The snapshot of a run. `role` is the active agent's; `encoded` is the stored form.
+
+    `changed_tools` have changed, or are gone, since the run started in another process.
+    """
 
     role: AgentRole
+    registry: AgentRegistry
     subagents: Mapping[str, SubagentSnapshot]
     settings: ModelSettings
     encoded: bytes
     agent_id: str = DEFAULT_AGENT
+    changed_tools: frozenset[str] = frozenset()
 
     @property
     def tree(self) -> Tree:
@@ -156,46 +166,39 @@ class SnapshotBuilder:
         deps: RunDeps,
         *,
         get_tree: GetTree,
-        registry: Registry,
         prompts: PromptLoader,
         prompt_folder: Callable[[ClaimedRun], Path | None],
     ) -> None:
         self._deps = deps
         self._get_tree = get_tree
-        self._registry = registry
         self._prompts = prompts
         self._prompt_folder = prompt_folder
-        self._subagents = tuple(SUBAGENTS.values())
-        self._subagent_trees = {
-            each.name: load(each.tree, registry=registry) for each in self._subagents
-        }
         self._cache: OrderedDict[Any, RunSnapshot] = OrderedDict()
-        self._tools_cache: dict[Any, tuple[ToolSpec, ...]] = {}
-        self._prompts_cache: TtlCache[Path | None, tuple[str, ...]] = TtlCache(
+        self._prompts_cache: TtlCache[Any, tuple[str, ...]] = TtlCache(
             PROMPT_CACHE_SECONDS, max_size=CACHE_SIZE
         )
-        self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
     async def load_or_build(self, inputs: ClaimedRun) -> RunSnapshot:
         """Return the run's stored snapshot, or a new one if the run has none yet."""
         if inputs.pins is not None:
             return self._restore(inputs)
-        agent = self._find_agent(inputs)
+        # No await between these: they change together.
+        agent, registry = self._find_agent(inputs), self._deps.registry()
         tree = self._get_tree(agent.id)
-        prompts = await self._prompt_texts(self._prompt_folder(inputs))
+        prompts = await self._prompt_texts(registry, self._prompt_folder(inputs))
         options, sources = inputs.options, inputs.options.sources
         model_settings = read_settings(inputs.settings, user_id=inputs.context.user_id)
         model = options.model or self._default_model(agent, model_settings)
         chosen = await self._deps.models.choose(model, agent=agent.id, token=inputs.token)
         is_extractive = chosen.model.provider == EXTRACTIVE_PROVIDER
-        tools = self._allowed_tools(agent, sources, is_extractive=is_extractive)
         key = (
-            *(agent, id(tree), prompts, id(tools), model_settings),
-            *(options.model, inputs.project.id),
+            *(agent, tree.digest, registry.digest, prompts, model_settings, options.model),
+            *(sources, is_extractive, inputs.project.id),
         )
         snapshot = self._cache.get(key)
         if snapshot is None:
             prompt, *subagent_prompts = prompts
+            tools = _allowed_tools(registry, agent, sources, is_extractive=is_extractive)
             record = SnapshotRecord(
                 tree=_tree_source(tree),
                 prompts={ORACLE_NAME: prompt},
@@ -203,15 +206,18 @@ class SnapshotBuilder:
                 settings=model_settings.as_dict(),
                 model=model,
                 subagents={
-                    subagent.name: self._build_subagent_record(subagent, text, sources)
-                    for subagent, text in zip(self._subagents, subagent_prompts, strict=True)
+                    subagent.name: _build_subagent_record(registry, subagent, text, sources)
+                    for subagent, text in zip(
+                        registry.subagents.values(), subagent_prompts, strict=True
+                    )
                     if agent.may_use(subagent.delegation_tool.name)
                 },
                 agent=agent.id,
                 soul=agent.soul,
                 system_prompt=agent.system_prompt,
+                decision_tree=agent.decision_tree,
             )
-            snapshot = self._build_snapshot(record, tree, tools, inputs)
+            snapshot = self._build_snapshot(record, registry, tree, inputs)
             self._cache_snapshot(key, snapshot)
         return snapshot
 
@@ -233,36 +239,27 @@ class SnapshotBuilder:
         """The user's model for the Oracle; it applies only to the default agent."""
         return settings.oracle_model if agent.id == self._deps.agents().default.id else ""
 
-    def _build_subagent_record(
-        self, subagent: Subagent, prompt: str, sources: tuple[str, ...] | None
-    ) -> SubagentRecord:
-        """Build the record with the tools that the subagent may use, limited to `sources`.
-
-        The limit of the request applies to subagents too.
-        """
-        specs = self._filter_by_source(self._deps.toolbox.specs_for(subagent.name), sources)
-        return SubagentRecord(
-            tree=_tree_source(self._subagent_trees[subagent.name]),
-            prompt=prompt,
-            tools=_tool_records([t for t in specs if t.name in subagent.allowed_tools]),
-            max_turns=subagent.max_turns,
-            model=subagent.model_override or "",
-        )
-
-    async def _prompt_texts(self, folder: Path | None) -> tuple[str, ...]:
+    async def _prompt_texts(self, registry: AgentRegistry, folder: Path | None) -> tuple[str, ...]:
         """Prompts of the Oracle, then of the subagents; cached for `PROMPT_CACHE_SECONDS`.
 
         Files are read in a thread.
         """
-        texts = self._prompts_cache.get(folder)
+        key = (registry.digest, folder)
+        texts = self._prompts_cache.get(key)
         if texts is None:
-            texts = await asyncio.to_thread(self._read_prompts, folder)
-            self._prompts_cache.put(folder, texts)
+            texts = await asyncio.to_thread(self._read_prompts, registry, folder)
+            self._prompts_cache.put(key, texts)
         return texts
 
-    def _read_prompts(self, folder: Path | None) -> tuple[str, ...]:
-        paths = (f"{ORACLE_NAME}.md", *(each.system_prompt_path for each in self._subagents))
-        return tuple(self._prompts.load(path.removesuffix(".md"), folder) for path in paths)
+    def _read_prompts(self, registry: AgentRegistry, folder: Path | None) -> tuple[str, ...]:
+        paths = [Path(each.system_prompt_path) for each in registry.subagents.values()]
+        return (
+            self._prompts.load(ORACLE_NAME, folder),
+            *(
+                self._prompts.load(path.stem, folder, default=path if path.is_absolute() else None)
+                for path in paths
+            ),
+        )
 
     def _restore(self, inputs: ClaimedRun) -> RunSnapshot:
         """Return the snapshot that the first attempt of the run stored.
@@ -272,10 +269,12 @@ class SnapshotBuilder:
         """
         assert inputs.pins is not None
         record = _decoder.decode(inputs.pins)
+        registry = self._deps.registry()
         agent = self._deps.agents().get(record.agent)
+        current = None if agent is None else self._get_tree(agent.id)
         try:
-            tree = self._load_tree(record.tree, None if agent is None else self._get_tree(agent.id))
-            return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs)
+            tree = _load_tree(registry, record.tree, current)
+            snapshot = self._build_snapshot(record, registry, tree, inputs)
         except TreeError as error:
             first = error.problems()[0]
             raise TreeError(
@@ -284,15 +283,12 @@ class SnapshotBuilder:
                 where=first.where,
                 hint="Ask the question again.",
             ) from error
-
-    def _load_tree(self, text: str, current: Tree | None) -> Tree:
-        """Return the tree of a source text; usually this is the current tree."""
-        is_same = current is not None and _tree_source(current) == text
-        return current if is_same and current is not None else load(text, registry=self._registry)
+        return replace(snapshot, changed_tools=_changed_tools(registry, record))
 
     def _build_snapshot(
-        self, record: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], inputs: ClaimedRun
+        self, record: SnapshotRecord, registry: AgentRegistry, tree: Tree, inputs: ClaimedRun
     ) -> RunSnapshot:
+        tools = _tool_specs(record.tools)
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": inputs.project.id, "tools": names})
         settings = read_settings(record.settings, user_id=inputs.context.user_id)
@@ -307,50 +303,115 @@ class SnapshotBuilder:
             digest=blake2b(encoded, digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(self._deps.token_counter, text, tools, record.model),
             tool_names=frozenset(names),
+            decision_tree=record.decision_tree,
         )
-        subagents = {name: self._load_subagent(name, sub) for name, sub in record.subagents.items()}
-        return RunSnapshot(oracle, subagents, settings, encoded, record.agent)
-
-    def _load_subagent(self, name: str, record: SubagentRecord) -> SubagentSnapshot:
-        tree = self._load_tree(record.tree, self._subagent_trees.get(name))
-        return SubagentSnapshot(
-            name, tree, record.prompt, _tool_specs(record.tools), record.max_turns, record.model
-        )
-
-    def _allowed_tools(
-        self, agent: AgentDef, sources: tuple[str, ...] | None, *, is_extractive: bool
-    ) -> tuple[ToolSpec, ...]:
-        """Tools that the agent may use, limited to `sources`; always the same objects."""
-        specs = self._deps.toolbox.specs_for(ORACLE_NAME)
-        names = None if sources is None else tuple(sorted(sources))
-        key = (id(specs), agent.tools, names, is_extractive)
-        if key not in self._tools_cache:
-            tools = (*self._filter_by_source(specs, sources), *self._delegation_tools)
-            allowed = {tool.name for tool in tools if agent.may_use(tool.name)}
-            # It searches what these do, and its result is for the extractive model.
-            if is_extractive and allowed >= PASSAGE_SOURCES:
-                allowed.add(PASSAGE_TOOL)
-            else:
-                allowed.discard(PASSAGE_TOOL)
-            self._tools_cache[key] = tuple(tool for tool in tools if tool.name in allowed)
-        return self._tools_cache[key]
-
-    def _filter_by_source(
-        self, tools: Iterable[ToolSpec], sources: tuple[str, ...] | None
-    ) -> list[ToolSpec]:
-        return [
-            tool for tool in tools if sources is None or self._is_from_source(tool.name, sources)
-        ]
-
-    def _is_from_source(self, name: str, sources: tuple[str, ...]) -> bool:
-        tool = self._deps.toolbox.find(name)
-        assert tool is not None
-        return tool.category is ToolCategory.META or tool.category.value in sources
+        subagents = {
+            name: _load_subagent(registry, name, each) for name, each in record.subagents.items()
+        }
+        return RunSnapshot(oracle, registry, subagents, settings, encoded, record.agent)
 
     def _cache_snapshot(self, key: Any, snapshot: RunSnapshot) -> None:
         self._cache[key] = snapshot
         if len(self._cache) > CACHE_SIZE:
             self._cache.popitem(last=False)
+
+
+def _allowed_tools(
+    registry: AgentRegistry,
+    agent: AgentDef,
+    sources: tuple[str, ...] | None,
+    *,
+    is_extractive: bool,
+) -> list[ToolSpec]:
+    """Return the tools that the agent may use, limited to `sources`."""
+    specs = _filter_by_source(registry.toolbox, registry.toolbox.specs_for(ORACLE_NAME), sources)
+    tools = [*specs, *(each.delegation_tool for each in registry.subagents.values())]
+    allowed = {tool.name for tool in tools if agent.may_use(tool.name)}
+    # It searches what these do, and its result is for the extractive model.
+    if is_extractive and allowed >= PASSAGE_SOURCES:
+        allowed.add(PASSAGE_TOOL)
+    else:
+        allowed.discard(PASSAGE_TOOL)
+    return [tool for tool in tools if tool.name in allowed]
+
+
+def _filter_by_source(
+    toolbox: Toolbox, tools: Iterable[ToolSpec], sources: tuple[str, ...] | None
+) -> Iterator[ToolSpec]:
+    for spec in tools:
+        tool = toolbox.find(spec.name)
+        assert tool is not None
+        if sources is None or tool.category == ToolCategory.META or tool.category in sources:
+            yield spec
+
+
+def _build_subagent_record(
+    registry: AgentRegistry, subagent: Subagent, prompt: str, sources: tuple[str, ...] | None
+) -> SubagentRecord:
+    """Build the record with the tools that the subagent may use, limited to `sources`.
+
+    The limit of the request applies to subagents too.
+    """
+    specs = registry.toolbox.specs_for(subagent.name)
+    tools = _filter_by_source(registry.toolbox, specs, sources)
+    return SubagentRecord(
+        tree=_tree_source(registry.subagent_trees[subagent.name]),
+        prompt=prompt,
+        tools=_tool_records([tool for tool in tools if tool.name in subagent.allowed_tools]),
+        max_turns=subagent.max_turns,
+        model=subagent.model_override or "",
+        decision_tree=subagent.decision_tree,
+    )
+
+
+def _load_subagent(registry: AgentRegistry, name: str, record: SubagentRecord) -> SubagentSnapshot:
+    return SubagentSnapshot(
+        name=name,
+        tree=_load_tree(registry, record.tree, registry.subagent_trees.get(name)),
+        prompt=record.prompt,
+        tools=_tool_specs(record.tools),
+        max_turns=record.max_turns,
+        model=record.model,
+        decision_tree=record.decision_tree,
+    )
+
+
+def _load_tree(registry: AgentRegistry, text: str, current: Tree | None) -> Tree:
+    """Return the tree of a source text; usually this is the current tree."""
+    if current is not None and _tree_source(current) == text:
+        return current
+    return load(text, registry=registry.leaves)
+
+
+def _changed_tools(registry: AgentRegistry, record: SnapshotRecord) -> frozenset[str]:
+    """Return the tools of a stored snapshot whose parameters have changed, or that are gone."""
+    tools = {ORACLE_NAME: record.tools}
+    tools.update((name, each.tools) for name, each in record.subagents.items())
+    return frozenset(
+        tool.name
+        for agent, records in tools.items()
+        for specs in [{each.name: each for each in registry.toolbox.specs_for(agent)}]
+        for tool in records
+        if subagent_name(tool.name) not in record.subagents
+        and (
+            tool.name not in specs
+            or _without_texts(tool.parameters) != _without_texts(specs[tool.name].parameters)
+        )
+    )
+
+
+def _without_texts(schema: Any) -> Any:
+    """Return a JSON Schema without its descriptions, which do not change what a call means."""
+    if isinstance(schema, Mapping):
+        items = cast("Mapping[str, Any]", schema).items()
+        return {
+            name: _without_texts(value)
+            for name, value in items
+            if not (name == "description" and isinstance(value, str))
+        }
+    if isinstance(schema, list | tuple):
+        return [_without_texts(value) for value in cast("Sequence[Any]", schema)]
+    return schema
 
 
 def _render_system_prompt(record: SnapshotRecord, values: Mapping[str, Any]) -> str:

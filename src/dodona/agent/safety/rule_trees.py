@@ -16,7 +16,6 @@ from typing import Any, Final, cast
 
 from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.registries import REGISTRY
 from dodona.agent.run_context.snapshot import SubagentSnapshot
 from dodona.agent.subagents.run import SubagentTask, run_subagent
 from dodona.core.domain.rules import Deny, NotifySelf, RuleAction, RunTree
@@ -108,7 +107,7 @@ async def _run_pure(context: RunContext, step: Step, action: RunTree) -> RuleTre
 
 async def _run_with_model(context: RunContext, step: Step, action: RunTree) -> RuleTreeOutcome:
     """Run the tree as a subagent, so that its model calls are metered and journalled."""
-    tree = load(action.source, registry=REGISTRY, host_keys=BLACKBOARD_KEYS)
+    tree = load(action.source, registry=context.registry.leaves, host_keys=BLACKBOARD_KEYS)
     name = f"rule-{action.name}"
     subagent = SubagentSnapshot(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
     task = SubagentTask(action.name, blackboard_values=_initial_blackboard(action))

@@ -109,7 +109,7 @@ async def run_subagent(
     sub_context = context.for_subagent(role, chosen)
     sub_context.record_reading(task.provenance.marks, is_private=task.provenance.is_private)
 
-    changes = ChangeLog(context.deps.toolbox)
+    changes = ChangeLog(context.registry.toolbox)
     run = _build_run(sub_context, step, task, changes=changes)
 
     def unfinished(reason: object) -> SubagentResult:

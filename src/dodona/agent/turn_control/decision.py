@@ -1,8 +1,8 @@
 """DecisionTree: decides before each turn whether a run continues, and adds warnings.
 
 The node `(decorator turn-control …)` of a tree calls it. Warnings that a limit is near come from
-rules instead. Register another decision tree under a name, and select it by that name when you
-embed Dodona:
+rules instead. Declare another decision tree, and select it with `decision_tree` in an agent's
+section of the config:
 
     @decision_tree("deep-researcher")
     class DeepResearcherTree(DefaultDecisionTree): ...
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -20,7 +21,9 @@ from msgspec.structs import replace
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import MAX_RECENT_ACTIONS, AgentState, TurnWarning
 from dodona.core.chunks import DoneFinish
-from dodona.core.errors import BadRequest, did_you_mean
+from dodona.core.domain.agents import DEFAULT_DECISION_TREE
+from dodona.core.errors import ExtensionError
+from dodona.core.extensions import Extension, attach, location_of
 
 
 def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) -> TurnWarning:
@@ -53,7 +56,6 @@ MAX_TOKENS: Final = "max_tokens"  # of the request, or of the model
 ERROR: Final = "error"
 
 MAX_FAILED_TURNS: Final = 3  # in a row, in each of which every tool call failed
-DEFAULT_DECISION_TREE: Final = "default"
 
 
 def finish_of(reason: str, *, is_refusal: bool = False) -> DoneFinish | None:
@@ -173,28 +175,43 @@ _STOP_CONDITIONS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
 DecisionTreeFactory = Callable[[AgentConfig], DecisionTree]
 FactoryT = TypeVar("FactoryT", bound=DecisionTreeFactory)
 
-_registered: dict[str, DecisionTreeFactory] = {DEFAULT_DECISION_TREE: DefaultDecisionTree}
+
+@dataclass(frozen=True, slots=True)
+class DecisionTreeExtension(Extension):
+    """A named decision tree: a class, or any function that builds one from a config."""
+
+    name: str
+    make: DecisionTreeFactory
+
+    def check(self) -> None:
+        """Build one, and raise ExtensionError if that fails or a method is missing."""
+        where = location_of(self.make)
+        try:
+            tree: object = self.make(AgentConfig())
+        except Exception as error:
+            raise ExtensionError(
+                f"decision tree '{self.name}' cannot be built: {type(error).__name__}: {error}.",
+                where=where,
+                hint="It is called with an AgentConfig.",
+            ) from error
+        methods = ("should_continue", "on_turn_start", "on_tool_result", "get_config")
+        for method in methods:
+            if not callable(getattr(tree, method, None)):
+                raise ExtensionError(
+                    f"decision tree '{self.name}' has no method {method}.",
+                    where=where,
+                    hint="Inherit from DefaultDecisionTree.",
+                )
 
 
 def decision_tree(name: str) -> Callable[[FactoryT], FactoryT]:
-    """Register a decision tree: a class, or any function that builds one from a config."""
+    """Declare a decision tree: a class, or any function that builds one from a config."""
 
-    def register(make: FactoryT) -> FactoryT:
-        if name in _registered:
-            raise BadRequest(f"decision tree '{name}' is registered twice.")
-        _registered[name] = make
+    def declare(make: FactoryT) -> FactoryT:
+        attach(make, DecisionTreeExtension(name, make))
         return make
 
-    return register
+    return declare
 
 
-def make_decision_tree(name: str, config: AgentConfig) -> DecisionTree:
-    """Build the decision tree that is registered under a name."""
-    make = _registered.get(name)
-    if make is None:
-        near = did_you_mean(name, _registered)
-        raise BadRequest(
-            f"there is no decision tree '{name}'.",
-            hint=near or f"Available: {', '.join(sorted(_registered))}.",
-        )
-    return make(config)
+decision_tree(DEFAULT_DECISION_TREE)(DefaultDecisionTree)

@@ -79,10 +79,12 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_terminal(self) -> bool:
+        """Whether the run has a reason to end."""
         return self.termination_reason is not None
 
     @property
     def elapsed_seconds(self) -> float:
+        """The seconds that count towards the timeout."""
         return time() - self.start_time
 
     @property
@@ -99,6 +101,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.to_builtins({**values, "extensions": dict(self.extensions)})
 
     def with_extensions(self, **extensions: Any) -> Self:
+        """Return the state with these JSON values in `extensions`. They survive a crash."""
         return replace(self, extensions={**self.extensions, **extensions})
 
     def with_warning(self, warning: TurnWarning) -> Self:

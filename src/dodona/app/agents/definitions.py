@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from dodona.agent.api import ORACLE_TREE
-from dodona.agent.leaves import REGISTRY
 from dodona.app.agents.souls import read_soul
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
 from dodona.concurrency.file_watcher import FileWatcher
-from dodona.core.domain.agents import AgentDef, Agents, QueueMode
+from dodona.core.domain.agents import DEFAULT_DECISION_TREE, AgentDef, Agents, QueueMode
 from dodona.core.events import Emit
 from dodona.documents import KeyPath
-from dodona.trees import Reloader, Tree
+from dodona.trees import Registry, Reloader, Tree
 
 
 def load_agents(config: Config) -> Agents:
@@ -51,6 +51,7 @@ def _build_agent(config: Config, name: str, agent: AgentSection, path: KeyPath) 
         tools=None if agent.tools is None else frozenset(agent.tools),
         soul=_load_soul(config, agent, (*path, "soul_path")),
         system_prompt=agent.system_prompt or "",
+        decision_tree=agent.decision_tree or DEFAULT_DECISION_TREE,
         queueing=QueueMode(agent.queue),
         queue_limit=agent.queue_limit,
     )
@@ -62,6 +63,15 @@ def _load_soul(config: Config, agent: AgentSection, path: KeyPath) -> str:
     return read_soul(config.resolve(agent.soul_path, path))
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedTrees:
+    """The trees of all agents, loaded with a registry, for `AgentTrees.apply`."""
+
+    registry: Registry
+    by_agent: Mapping[str, Reloader]
+    trees: Mapping[Reloader, Mapping[str, Tree]]
+
+
 class AgentTrees:
     """The tree of each agent. With a `watcher`, a tree is reloaded when its file changes."""
 
@@ -70,27 +80,33 @@ class AgentTrees:
         self._emit = emit
         self._watcher = watcher
         self._by_path: dict[Path, Reloader] = {}
-        self._by_agent: dict[str, Reloader] = {}
+        self._by_agent: Mapping[str, Reloader] = {}
 
-    async def load(self, config: Config) -> dict[str, Reloader]:
+    async def load(self, config: Config, registry: Registry) -> LoadedTrees:
         """Load the trees of all agents, for `apply`; raise if one does not load."""
-        trees: dict[str, Reloader] = {}
+        by_agent: dict[str, Reloader] = {}
         for name, agent, path in _all_agents(config):
             tree = agent.tree
             file = ORACLE_TREE if tree is None else config.resolve(tree, (*path, "tree"))
-            trees[name] = await self._load_tree(await asyncio.to_thread(file.absolute))
-        return trees
+            file = await asyncio.to_thread(file.absolute)
+            by_agent[name] = await self._reloader_of(file, registry)
+        trees = {
+            each: await asyncio.to_thread(each.load, registry) for each in set(by_agent.values())
+        }
+        return LoadedTrees(registry, by_agent, trees)
 
-    def apply(self, loaded: dict[str, Reloader]) -> None:
+    def apply(self, loaded: LoadedTrees) -> None:
         """Use these trees from now on."""
-        self._by_agent = loaded
+        for reloader, trees in loaded.trees.items():
+            reloader.swap(loaded.registry, trees)
+        self._by_agent = loaded.by_agent
 
     def __call__(self, agent_id: str) -> Tree:
         return self._by_agent[agent_id].tree()
 
-    async def _load_tree(self, file: Path) -> Reloader:
+    async def _reloader_of(self, file: Path, registry: Registry) -> Reloader:
         if file not in self._by_path:
-            build = partial(Reloader, [file], registry=REGISTRY, emit=self._emit)
+            build = partial(Reloader, [file], registry=registry, emit=self._emit)
             reloader = await asyncio.to_thread(build)
             if self._watcher is not None:
                 await self._stack.enter_async_context(reloader.watching(self._watcher))

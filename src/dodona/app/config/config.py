@@ -1,28 +1,32 @@
 """Parses the config file and the environment into immutable settings.
 
 The file is the first of: `--config`, DODONA_CONFIG, `./dodona.toml`, `config.toml` in the Dodona
-folder. Variables `DODONA_SECTION__KEY` override it. All errors are reported together.
+folder. Variables `DODONA_SECTION__KEY` override it, and arguments of a program override both. All
+errors are reported together.
 
 The user did not name `./dodona.toml`: some of its settings are errors until `dodona trust`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from dodona.app.config.arguments import Arguments, apply_arguments
 from dodona.app.config.environment import apply_overrides, ineffective_variables
 from dodona.app.config.origins import SettingOrigins, expand_user
 from dodona.app.config.settings import Settings
 from dodona.app.config.shape import expand_shorthand
 from dodona.app.config.trust import trust_requests, untrusted_error
 from dodona.app.config.trusted_files import TrustedFiles
-from dodona.app.config.validation import validate_settings
+from dodona.app.config.validation import ExtensionNames, validate_names, validate_settings
 from dodona.core.errors import ConfigError, DodonaError, UntrustedConfig
+from dodona.core.extensions import installed_extensions
 from dodona.documents import Document, KeyPath, read_document
 
 LOCAL_FILE = Path("dodona.toml")
@@ -39,18 +43,26 @@ class Config:
     settings: Settings
     origins: SettingOrigins
     home: Path
+    table: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def resolve(self, text: str, path: KeyPath) -> Path:
         """Return the file that `text`, the value of the setting at `path`, refers to."""
         return self.origins.resolve(text, path)
 
+    def check_names(self, names: ExtensionNames) -> None:
+        """Raise ConfigError for each name in an agent that neither Dodona nor an extension has."""
+        problems = list(islice(validate_names(self.table, self.origins, names), MAX_PROBLEMS))
+        if problems:
+            raise ConfigError.combine(_first_problems([*problems]))
+
 
 def load_config(
-    environment: Mapping[str, str], file: Path | None = None, *, extra_tools: Collection[str] = ()
+    environment: Mapping[str, str], file: Path | None = None, *, has_extensions: bool = False
 ) -> Config:
     """Find and read the config file, apply the environment and validate the result.
 
-    `extra_tools` are the tools that an embedding application adds to the built-in ones.
+    `has_extensions`: the caller loads extensions that the config does not name. Names that may be
+    theirs are checked when extensions have been loaded: see `Config.check_names`.
     """
     path = find_file(environment, home_folder(environment), file)
     document = (
@@ -61,7 +73,9 @@ def load_config(
         and is_implicit_file(environment, path, file)
         and not TrustedFiles(home_folder(environment)).trusts(document)
     )
-    return parse_config(document, environment, is_untrusted=is_untrusted, extra_tools=extra_tools)
+    return parse_config(
+        document, environment, is_untrusted=is_untrusted, has_extensions=has_extensions
+    )
 
 
 def parse_config(
@@ -69,14 +83,16 @@ def parse_config(
     environment: Mapping[str, str],
     *,
     is_untrusted: bool = False,
-    extra_tools: Collection[str] = (),
+    has_extensions: bool = False,
+    arguments: Arguments | None = None,
 ) -> Config:
-    """Parse a document and the environment; raise all their errors as one ConfigError.
+    """Parse a document, the environment and arguments; raise all errors as one ConfigError.
 
     It is an UntrustedConfig if `dodona trust` would correct all of them.
     """
     table, lines = expand_shorthand(document)
     variables = dict(apply_overrides(table, environment))
+    variables |= apply_arguments(table, arguments or {})
     file = document.file if document else None
     origins = SettingOrigins(file, lines, variables)
     requests = list(trust_requests(table, origins)) if is_untrusted else []
@@ -88,12 +104,17 @@ def parse_config(
     except ValidationError as error:
         problems += islice(origins.errors.from_validation_error(error), MAX_PROBLEMS)
     untrusted_keys = {each.path for each in requests}
-    rules = validate_settings(table, origins, extra_tools, untrusted=untrusted_keys)
+    rules = validate_settings(table, origins, untrusted=untrusted_keys)
     problems += islice(rules, MAX_PROBLEMS)
+    unknown_names = [*islice(validate_names(table, origins), MAX_PROBLEMS)]
+    if unknown_names and not (
+        has_extensions or settings.extend.python or untrusted or installed_extensions()
+    ):
+        problems += unknown_names
     if problems or untrusted:
         kind = ConfigError if problems else UntrustedConfig
         raise kind.combine(_first_problems([*problems, *untrusted]))
-    return Config(settings, origins, home_folder(environment))
+    return Config(settings, origins, home_folder(environment), table)
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:

@@ -1,4 +1,4 @@
-"""The origin of each setting: a line of the config file, or an environment variable."""
+"""The origin of each setting: a line of the config file, an environment variable or an argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from dodona.documents import ConfigErrorBuilder, KeyPath
 
 @dataclass(frozen=True, slots=True)
 class SettingOrigins:
-    """The origins of all settings. Variables override lines; keys in neither have defaults."""
+    """The origins of all settings. Variables override lines; keys in neither have defaults.
+
+    An argument of a program, such as `open(vault=…)`, counts as a variable.
+    """
 
     file: Path | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])

@@ -25,7 +25,6 @@ from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.domain.budgets import MAX_CEILING_TOKENS, MAX_CEILING_USD
 from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
 from dodona.core.domain.path_patterns import find_problem
-from dodona.core.errors import did_you_mean
 from dodona.documents import NonEmptyStrings, Section, field_error
 from dodona.gateway.settings import RequestLimits
 from dodona.models.providers import PROVIDERS, is_http_url
@@ -33,7 +32,7 @@ from dodona.models.wire import Timeouts
 from dodona.net.redactor import Redactor
 from dodona.net.urls import is_host, is_ip
 
-PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
+PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")  # others are those of extensions
 
 # `dodona config schema` exports these patterns, so they must be valid in JavaScript too.
 _SOURCE = r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*"
@@ -48,14 +47,6 @@ _KEY_HINT = (
     "Use env: and the name of an environment variable, or file: and the path of a file that only "
     "you can read (chmod 600)."
 )
-
-
-def _check_provider(name: str) -> str:
-    if name not in PROVIDER_NAMES:
-        names = ", ".join(PROVIDER_NAMES)
-        near = did_you_mean(name, PROVIDER_NAMES)
-        raise field_error("must be a known provider", near or f"Providers: {names}.")
-    return name
 
 
 def _check_path_pattern(pattern: str) -> str:
@@ -128,7 +119,10 @@ def _check_engine(kind: Any) -> Any:
 
 
 # These belong to the agent, not to the model, so a fallback cannot set them.
-_AGENT_ONLY_KEYS = ("tree", "system_prompt", "soul_path", "tools", "queue", "queue_limit")
+_AGENT_ONLY_KEYS = (
+    *("tree", "decision_tree", "system_prompt", "soul_path", "tools"),
+    *("queue", "queue_limit"),
+)
 
 
 def _check_fallback(fallback: AgentSection) -> AgentSection:
@@ -190,9 +184,8 @@ Address = Annotated[
     needs_trust("send your data to an address that it chooses"),
 ]
 ProviderName = Annotated[
-    str,
-    AfterValidator(_check_provider),
-    WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
+    Name,
+    WithJsonSchema({"type": "string", "pattern": f"^({_NAME})$", "examples": list(PROVIDER_NAMES)}),
     PROVIDER,
 ]
 
@@ -200,13 +193,15 @@ ProviderName = Annotated[
 class AgentSection(Section):
     """An agent and its model. If `provider` is not set, Dodona picks one (see `dodona status`).
 
-    In a fallback, `provider` is required, and `tree`, `system_prompt`, `soul_path`, `tools`,
-    `queue` and `queue_limit` are not allowed.
+    In a fallback, `provider` is required, and `tree`, `decision_tree`, `system_prompt`,
+    `soul_path`, `tools`, `queue` and `queue_limit` are not allowed.
     """
 
     provider: ProviderName | None = Field(
         default=None,
-        description="The model provider: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
+        description="The model provider: "
+        + ", ".join(f"`{n}`" for n in PROVIDER_NAMES)
+        + ", or that of an extension.",
     )
     model: Annotated[str, Field(min_length=1), MODEL_OR_INNER_PATH] | None = Field(
         default=None,
@@ -239,6 +234,11 @@ class AgentSection(Section):
     )
     system_prompt: Text | None = Field(
         default=None, description="The system prompt. Replaces the built-in prompt."
+    )
+    decision_tree: Annotated[Name, FREE] | None = Field(
+        default=None,
+        description="The name of the decision tree, which decides when a run ends. Defaults to "
+        "`default`; extensions declare others.",
     )
     soul_path: InnerPath | None = Field(
         default=None,
@@ -305,6 +305,20 @@ class BindingSection(Section):
         default=None, min_length=1, description="A guild or server of the channel."
     )
     team_id: Text | None = Field(default=None, description="A team of the guild.")
+
+
+class ExtendSection(Section):
+    """Extensions in Python: trusted code, which can do whatever Dodona can do.
+
+    Installed packages with an entry point in the group `dodona` are loaded too.
+    """
+
+    python: Annotated[NonEmptyStrings, needs_trust("run Python code that it chooses")] = Field(
+        default=(),
+        max_length=100,
+        description="Paths of `.py` files, and names of installed modules. A file is loaded again "
+        "when it is saved.",
+    )
 
 
 class PluginSection(Section):
@@ -718,6 +732,7 @@ class Settings(Section):
     mcp: Annotated[Mapping[Name, McpServerSection], needs_trust("start or call an MCP server")] = (
         Field(default={}, description="MCP servers, by name.")
     )
+    extend: ExtendSection = ExtendSection()
     engine: EngineSection = EngineSection()
     store: StoreSection = StoreSection()
     gateway: GatewaySection = GatewaySection()

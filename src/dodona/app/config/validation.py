@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from dodona.agent.run_context.registries import SUBAGENTS
+from dodona.agent.run_context.registry import LIBRARIAN
 from dodona.app.agents.souls import read_soul
 from dodona.app.config.origins import SettingOrigins
-from dodona.app.config.settings import Settings
+from dodona.app.config.settings import PROVIDER_NAMES, Settings
 from dodona.app.config.shape import is_list_of_sections
-from dodona.core.domain.agents import DEFAULT_AGENT
+from dodona.core.domain.agents import DEFAULT_AGENT, DEFAULT_DECISION_TREE
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents import KeyPath, dotted_key, is_table
 from dodona.models.catalogue.catalogue import model_facts
@@ -41,19 +42,27 @@ _PASSWORD_HINT = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionNames:
+    """The names that agents may use in addition to the built-in ones."""
+
+    tools: frozenset[str] = frozenset()
+    subagents: frozenset[str] = frozenset()
+    decision_trees: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+
+
+NO_NAMES: Final = ExtensionNames()
+
+
 def validate_settings(
-    table: _Table,
-    origins: SettingOrigins,
-    extra_tools: Collection[str] = (),
-    *,
-    untrusted: Collection[KeyPath] = (),
+    table: _Table, origins: SettingOrigins, *, untrusted: Collection[KeyPath] = ()
 ) -> _Errors:
-    """Yield all errors. `extra_tools` exist in addition to the built-in tools.
+    """Yield all errors except names that extensions may declare: see `validate_names`.
 
     A file that an `untrusted` setting names is not read.
     """
-    plugins = [name for _, name in plugin_names(table)]
-    yield from validate_agents(table, origins, (*plugins, *extra_tools))
+    yield from validate_agents(table, origins)
     for path, agent in _iter_agents(table):
         if (*path, "soul_path") not in untrusted:
             yield from _check_soul(path, agent, origins)
@@ -111,15 +120,35 @@ def agent_names(table: _Table) -> tuple[str, ...]:
     return (id_ if isinstance(id_, str) else DEFAULT_AGENT, *names)
 
 
-def validate_agents(
-    table: _Table, origins: SettingOrigins, extra_tools: Collection[str]
-) -> _Errors:
-    """Yield all errors in agents. `extra_tools` exist in addition to the built-in tools."""
-    yield from _check_names(table, origins)
+def validate_agents(table: _Table, origins: SettingOrigins) -> _Errors:
+    """Yield all errors in agents."""
+    yield from _check_duplicate_names(table, origins)
     for path, agent in _iter_agents(table):
         yield from _check_provider(path, agent, origins)
         yield from _check_max_tokens(path, agent, origins)
-        yield from _check_tools(path, agent, origins, extra_tools)
+
+
+def validate_names(
+    table: _Table, origins: SettingOrigins, names: ExtensionNames = NO_NAMES
+) -> _Errors:
+    """Yield an error for each unknown tool, decision tree or provider of an agent."""
+    plugins = [name for _, name in plugin_names(table)]
+    yield from _check_agent_names(table, origins, {LIBRARIAN.name, *names.subagents})
+    for path, agent in _iter_agents(table):
+        yield from _check_tools(path, agent, origins, {*plugins, *names.tools})
+        for key, label, known in (
+            ("provider", "provider", (*PROVIDER_NAMES, *names.providers)),
+            ("decision_tree", "decision tree", (DEFAULT_DECISION_TREE, *names.decision_trees)),
+        ):
+            name = agent.get(key)
+            if isinstance(name, str) and name and name not in known:
+                yield origins.errors.invalid_value(
+                    (*path, key),
+                    f"must be a known {label}",
+                    got=name,
+                    hint=did_you_mean(name, known)
+                    or f"{label.capitalize()}s: {', '.join(dict.fromkeys(known))}.",
+                )
 
 
 def _iter_agents(table: _Table) -> Iterator[tuple[KeyPath, _Table]]:
@@ -134,13 +163,9 @@ def _iter_agents(table: _Table) -> Iterator[tuple[KeyPath, _Table]]:
             path, agent = (*path, "fallback"), agent.get("fallback")
 
 
-def _check_names(table: _Table, origins: SettingOrigins) -> _Errors:
+def _check_duplicate_names(table: _Table, origins: SettingOrigins) -> _Errors:
     """Yield an error for each duplicate name: session keys and records contain only the name."""
     default, *others = agent_names(table)
-    if default in SUBAGENTS:
-        yield origins.errors.invalid_value(
-            ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another name."
-        )
     for name in others:
         if name == default:
             yield origins.errors.invalid_value(
@@ -148,7 +173,19 @@ def _check_names(table: _Table, origins: SettingOrigins) -> _Errors:
                 "has the same name as the default agent",
                 hint="Configure the default agent in [agent], or choose another name.",
             )
-        elif name in SUBAGENTS:
+
+
+def _check_agent_names(
+    table: _Table, origins: SettingOrigins, subagents: Collection[str]
+) -> _Errors:
+    """Yield an error for each agent with the name of a subagent."""
+    default, *others = agent_names(table)
+    if default in subagents:
+        yield origins.errors.invalid_value(
+            ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another name."
+        )
+    for name in others:
+        if name in subagents and name != default:
             yield origins.errors.invalid_value(
                 ("agents", name), "is the name of a subagent", hint="Choose another name."
             )
@@ -228,7 +265,7 @@ def _check_tools(
     available = {
         *BUILTIN_TOOL_NAMES,
         *extra_tools,
-        *(each.delegation_tool.name for each in SUBAGENTS.values()),
+        LIBRARIAN.delegation_tool.name,
     }
     for index, name in enumerate(cast("list[Any]", tools)):
         if isinstance(name, str) and name and name not in available:

@@ -9,59 +9,62 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Final
 
 from dodona.app.config.settings import AgentSection, BudgetSection, Settings
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.errors import ConfigError, NotFound
-from dodona.core.ports.model import ChosenModel, Model, TokenCounter
+from dodona.core.ports.model import (
+    ChosenModel,
+    Model,
+    ModelOptions,
+    ModelProvider,
+    TokenCounter,
+)
 from dodona.metering import Ceiling, Ceilings
 from dodona.metering.prices import Price, Prices
 from dodona.models.catalogue.catalogue import model_facts
-from dodona.models.counted import CountedModel
-from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import FallbackModel
-from dodona.models.providers import connect
-from dodona.models.scripted.model import ScriptedModel
-from dodona.models.text_calls.model import TextCallModel
+from dodona.models.shipped import shipped_providers, with_counted_output
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 MAX_NAMED_MODELS: Final = 64  # per agent; clients choose the names, so the cache is bounded
 
 
-def build_model(
-    choice: ModelChoice, *, http: HttpPool, redactor: Redactor, counter: TokenCounter
-) -> Model:
-    """Build one model for the whole fallback chain, with retries and parsing of text tool calls.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBuilder:
+    """Builds models of the shipped providers, and of those that extensions declare."""
 
-    Sends no request. Reads the file of a scripted model.
-    """
-    return FallbackModel(
-        [build_link(link, http=http, redactor=redactor, counter=counter) for link in choice.chain()]
-    )
+    http: HttpPool
+    redactor: Redactor
+    counter: TokenCounter
+    extensions: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
 
+    def build(self, choice: ModelChoice) -> Model:
+        """Build one model for the whole fallback chain, with retries.
 
-def build_link(
-    choice: ModelChoice, *, http: HttpPool, redactor: Redactor, counter: TokenCounter
-) -> Model:
-    """Build one model of a fallback chain, without retries."""
-    if choice.provider == "extractive":
-        return ExtractiveModel()
-    if choice.provider == "scripted":
-        return TextCallModel(ScriptedModel.from_file(Path(choice.model)))
-    model = connect(
-        choice.provider,
-        choice.model,
-        http=http,
-        redactor=redactor,
-        api_key=choice.key.reveal() if choice.key else "",
-        base_url=choice.base_url,
-        timeouts=choice.timeouts,
-    )
-    return TextCallModel(CountedModel(model, counter))
+        Sends no request. Reads the file of a scripted model.
+        """
+        return FallbackModel([self.build_link(link) for link in choice.chain()])
+
+    def build_link(self, choice: ModelChoice) -> Model:
+        """Build one model of a fallback chain, without retries."""
+        return self._find_provider(choice.provider).build(
+            ModelOptions(
+                model=choice.model,
+                api_key=choice.key.reveal() if choice.key else "",
+                base_url=choice.base_url,
+                timeouts=choice.timeouts,
+            )
+        )
+
+    def _find_provider(self, name: str) -> ModelProvider:
+        if name in self.extensions:
+            return with_counted_output(self.extensions[name], self.counter)
+        shipped = shipped_providers(http=self.http, redactor=self.redactor, counter=self.counter)
+        return next(each for each in shipped if each.name == name)
 
 
 def ceilings(settings: Settings) -> Ceilings:
@@ -97,29 +100,23 @@ class AgentModels:
 class ConfiguredModels:
     """A `Models` for the configured agents, by name; the section [agent] has the empty name."""
 
-    def __init__(self, *, http: HttpPool, redactor: Redactor, counter: TokenCounter) -> None:
-        self._http = http
-        self._redactor = redactor
-        self._counter = counter
+    def __init__(self, builder: ModelBuilder) -> None:
+        self._builder = builder
         self._selector: ModelSelector | None = None
         self._default = ""
         self._agents: Mapping[str, AgentModels] = {}
 
-    def build(
-        self, settings: Settings, choices: Mapping[str, ModelChoice]
-    ) -> dict[str, AgentModels]:
-        """Build the chosen model of each agent, for `apply`. Blocks: it loads vocabularies."""
-        agents: Mapping[str, AgentSection] = {"": settings.agent, **settings.agents}
-        return {
-            name: AgentModels(agents[name], self._build_chosen(choice, agents[name]))
-            for name, choice in choices.items()
-        }
-
     def apply(
-        self, built: Mapping[str, AgentModels], selector: ModelSelector, *, default: str
+        self,
+        built: Mapping[str, AgentModels],
+        selector: ModelSelector,
+        builder: ModelBuilder,
+        *,
+        default: str,
     ) -> None:
         """Use these models from now on. `default` is the name of the agent in [agent]."""
         self._agents, self._selector, self._default = built, selector, default
+        self._builder = builder
 
     async def choose(
         self, name: str = "", *, agent: str = "", token: ApiToken | None = None
@@ -139,7 +136,7 @@ class ConfiguredModels:
             models.overrides[name] = (
                 None
                 if choice is None
-                else await asyncio.to_thread(self._build_chosen, choice, models.agent)
+                else await asyncio.to_thread(_build_chosen, self._builder, choice, models.agent)
             )
         chosen = models.overrides[name]
         if chosen is None or token is None or token.limits.models is None:
@@ -167,28 +164,39 @@ class ConfiguredModels:
         assert self._selector is not None
         try:
             choice = await self._selector.choose_model(name, agent_name=agent_name)
-            return await asyncio.to_thread(self._build_chosen, choice, models.agent)
+            return await asyncio.to_thread(_build_chosen, self._builder, choice, models.agent)
         except ConfigError as error:
             # The client must act, not the operator.
             raise NotFound(
                 f"model {name!r:.80} cannot be used: {error.message}", hint=error.hint
             ) from error
 
-    def _build_chosen(self, choice: ModelChoice, agent: AgentSection) -> ChosenModel:
-        chain = tuple(choice.chain())
-        for link in chain:
-            # Load the vocabulary now: later it would block the event loop.
-            self._counter.count("warm", link.model)
-        others = chain[1:]
-        return ChosenModel(
-            model=build_model(
-                choice, http=self._http, redactor=self._redactor, counter=self._counter
-            ),
-            context_size=model_facts(choice.model).context_size,
-            max_tokens=agent.max_tokens,
-            temperature=agent.temperature,
-            fallbacks=tuple((other.provider, other.model) for other in others),
-        )
+
+def build_agent_models(
+    builder: ModelBuilder, settings: Settings, choices: Mapping[str, ModelChoice]
+) -> dict[str, AgentModels]:
+    """Build the chosen model of each agent. Blocks: it loads vocabularies."""
+    agents: Mapping[str, AgentSection] = {"": settings.agent, **settings.agents}
+    builder.counter.count("warm", "")  # questions are counted before their model is chosen
+    return {
+        name: AgentModels(agents[name], _build_chosen(builder, choice, agents[name]))
+        for name, choice in choices.items()
+    }
+
+
+def _build_chosen(builder: ModelBuilder, choice: ModelChoice, agent: AgentSection) -> ChosenModel:
+    chain = tuple(choice.chain())
+    for link in chain:
+        # Load the vocabulary now: later it would block the event loop.
+        builder.counter.count("warm", link.model)
+    others = chain[1:]
+    return ChosenModel(
+        model=builder.build(choice),
+        context_size=model_facts(choice.model).context_size,
+        max_tokens=agent.max_tokens,
+        temperature=agent.temperature,
+        fallbacks=tuple((other.provider, other.model) for other in others),
+    )
 
 
 def _limit_to_token(chosen: ChosenModel, token: ApiToken, *, is_named: bool) -> ChosenModel:
@@ -197,7 +205,7 @@ def _limit_to_token(chosen: ChosenModel, token: ApiToken, *, is_named: bool) -> 
     A model that was requested by name is not replaced by another one.
     """
     model = chosen.model
-    assert isinstance(model, FallbackModel)  # as `build_model` returns it
+    assert isinstance(model, FallbackModel)  # as `ModelBuilder` returns it
     limited = model.limited_to(token.limits.allows_model)
     if limited is None or (is_named and limited.name != model.name):
         token.check_model(model.provider, model.name)

@@ -8,8 +8,9 @@ server, then `extractive`, which needs no server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 from urllib.parse import urlsplit
 
 from dodona.app.config.config import Config
@@ -17,10 +18,13 @@ from dodona.app.config.settings import AgentSection
 from dodona.app.models.credentials import Credentials, Secret
 from dodona.app.models.probe import PROBE_TIMEOUT_SECONDS, ProbeTarget, probe
 from dodona.core.errors import ConfigError, NotFound
+from dodona.core.ports.model import ModelProvider
 from dodona.documents import KeyPath, dotted_key
 from dodona.models.providers import PROVIDERS, THINKING_SUFFIX
 from dodona.models.wire import Timeouts
 from dodona.net.http import HttpPool
+
+_SINGLE_MODELS: Final = ("extractive", "scripted")  # providers with one model
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,14 @@ class ModelSelector:
         *,
         http: HttpPool,
         targets: Sequence[ProbeTarget],
+        extensions: Mapping[str, ModelProvider] | None = None,
         timeout: float = PROBE_TIMEOUT_SECONDS,
     ) -> None:
         self._config = config
         self._credentials = credentials
         self._http = http
         self._targets = targets
+        self._extensions = extensions or {}  # the providers that they declare
         self._timeout = timeout
 
     async def choose(self, name: str = "") -> ModelChoice:
@@ -79,7 +85,7 @@ class ModelSelector:
         default = await self.choose(agent_name)
         if choice := await self._choose_of_provider(name, default):
             return replace(choice, reason="the request names it", fallback=default.fallback)
-        if default.provider not in PROVIDERS and name != default.model:
+        if default.provider in _SINGLE_MODELS and name != default.model:
             raise NotFound(
                 f"there is no model {name!r:.80}: {default.provider} has no other models.",
                 hint="Configure a provider, or use provider/model.",
@@ -104,10 +110,12 @@ class ModelSelector:
     async def _choose_of_provider(self, name: str, default: ModelChoice) -> ModelChoice | None:
         """Choose the model `provider/model`; None if the provider is not configured.
 
-        It is configured if a section of the config names it, if there is a key for it, or if it is
-        Ollama and runs.
+        It is configured if an extension declares it, if a section of the config names it, if there
+        is a key for it, or if it is Ollama and runs.
         """
         provider, _, model = name.partition("/")
+        if provider in self._extensions and model:
+            return await self._choose_configured(AgentSection(model=model), provider, ("agent",))
         if provider not in PROVIDERS or not model:
             return None
         for link in default.chain():
@@ -172,6 +180,10 @@ class ModelSelector:
         if provider == "scripted":
             script = self._config.resolve(agent.model or "", (*path, "model"))
             return ModelChoice(provider, str(script), reason)
+        if provider in self._extensions:
+            key = agent.api_key and self._credentials.resolve(agent.api_key, (*path, "api_key"))
+            model = agent.model or self._extensions[provider].default_model or provider
+            return ModelChoice(provider, model, reason, agent.base_url or "", key or None)
         key = await asyncio.to_thread(self._find_key, agent, provider, path)
         base_url = agent.base_url or self._default_url(provider)
         if provider == "ollama" and not urlsplit(base_url).path:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from dodona.app.models.factory import build_link
+from dodona.app.models.factory import ModelBuilder
 from dodona.app.models.selection import ModelChoice
 from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import ToolSpec, UserText
@@ -54,13 +54,8 @@ async def try_model(
     timeouts = choice.timeouts.model_copy(
         update={"first_token": min(choice.timeouts.first_token, MAX_FIRST_TOKEN_SECONDS)}
     )
-    model = await asyncio.to_thread(
-        build_link,
-        replace(choice, timeouts=timeouts),
-        http=http,
-        redactor=redactor,
-        counter=OfflineTokenCounter(),
-    )
+    builder = ModelBuilder(http=http, redactor=redactor, counter=OfflineTokenCounter())
+    model = await asyncio.to_thread(builder.build_link, replace(choice, timeouts=timeouts))
     request = ModelRequest(
         (UserText(_QUESTION),),
         (_TOOL,),

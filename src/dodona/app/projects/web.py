@@ -12,10 +12,10 @@ from contextlib import AsyncExitStack
 from typing import Final, assert_never
 from urllib.parse import urlsplit
 
-from dodona import __version__
 from dodona.app.config.config import Config
 from dodona.app.models.credentials import Credentials
 from dodona.core.errors import ConfigError
+from dodona.core.version import __version__
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import add_web_tools

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import time
 from typing import Any, Final
 
-from dodona import __version__
 from dodona.agent.run.engine import LocalEngine
+from dodona.app.extensions.blocking import BlockingExtensions
 from dodona.app.models.selection import ModelChoice
 from dodona.core.errors import StoreError
 from dodona.core.events import (
@@ -20,6 +20,7 @@ from dodona.core.events import (
     TOOL_CALL_TIMEOUT,
     Event,
 )
+from dodona.core.version import __version__
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.state import BudgetStatus, GatewayStatus
 from dodona.notify.bus import Bus
@@ -89,7 +90,9 @@ class ServerStatus:
         metrics: Metrics,
         *,
         model_choice: Callable[[], ModelChoice],
+        blocking: BlockingExtensions,
     ) -> None:
+        self._blocking = blocking
         self._model_choice = model_choice
         self._store = store
         self._engine = engine
@@ -115,6 +118,7 @@ class ServerStatus:
             budgets=[
                 _budget_status(each) for each in await self._store.gauges.current_budgets(now)
             ],
+            blocking=self._blocking.list(),
         )
 
 

@@ -21,6 +21,8 @@ async def run_checks(config: Config, credentials: Credentials) -> AsyncIterator[
     announcement = await asyncio.to_thread(Announcement.read, config.home)
     if announcement is not None:
         yield await _check_announced(announcement, config, credentials)
+        for finding in await _check_blocking(announcement, config):
+            yield finding
         return
     file = config.home / GATEWAY_FILE_NAME
     if await asyncio.to_thread(file.exists):
@@ -50,6 +52,23 @@ async def _check_announced(
         message = f"{where} uses another store: {announcement.store}."
         return warning("gateway", message, "Check whether it uses another config file.")
     return ok("gateway", f"{where}, ready")
+
+
+async def _check_blocking(announcement: Announcement, config: Config) -> list[Finding]:
+    """Report extensions that have blocked the event loop of the gateway."""
+    async with gateway_client(announcement, config.home) as client:
+        try:
+            status = await client.get("/api/status")
+        except DodonaError:
+            return []  # the check of the gateway has reported it
+    return [
+        warning(
+            "extensions",
+            f"{each['name']} has blocked the event loop at {each['where']}.",
+            "Make it a plain function (def), which runs in a thread.",
+        )
+        for each in status.get("blocking", ())
+    ]
 
 
 def _check_port(config: Config) -> Finding:

@@ -14,14 +14,15 @@ import aiohttp
 
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
+from dodona.app.extensions.registry import extension_providers
 from dodona.app.models.credentials import Credentials
-from dodona.app.models.factory import build_model, price_list
+from dodona.app.models.factory import ModelBuilder, price_list
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.app.models.trial import try_model
 from dodona.cli.doctor.finding import Finding, ok, warning, wrong
 from dodona.cli.terminal.output import REDACTOR
-from dodona.core.errors import ConfigError, ProviderError, ProviderErrorKind
+from dodona.core.errors import ConfigError, DodonaError, ProviderError, ProviderErrorKind
 from dodona.metering.prices import Prices
 from dodona.models.providers import PROVIDERS
 from dodona.models.token_counter import OfflineTokenCounter
@@ -39,17 +40,27 @@ async def run_checks(
     settings = config.settings
     async with HttpPool() as http:
         checker = ModelChecker(http, price_list(settings), is_offline=is_offline)
+        try:
+            providers = await asyncio.to_thread(extension_providers, config)
+        except DodonaError as error:
+            yield wrong("extensions", str(error), "Fix the extension, or remove it.")
+            return
         selector = ModelSelector(
-            config, credentials, http=http, targets=default_targets(os.environ)
+            config,
+            credentials,
+            http=http,
+            targets=default_targets(os.environ),
+            extensions=providers,
+        )
+        builder = ModelBuilder(
+            http=http, redactor=REDACTOR, counter=OfflineTokenCounter(), extensions=providers
         )
         agents = {"agent": ("", settings.agent)}
         agents |= {f"agents.{name}": (name, each) for name, each in settings.agents.items()}
         for label, (name, agent) in agents.items():
             try:
                 choice = await selector.choose(name)
-                await asyncio.to_thread(
-                    build_model, choice, http=http, redactor=REDACTOR, counter=OfflineTokenCounter()
-                )
+                await asyncio.to_thread(builder.build, choice)
             except ConfigError as error:
                 yield wrong(label, error.message, error.hint)
                 continue

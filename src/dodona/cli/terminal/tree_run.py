@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from traceback import extract_tb
 from typing import Annotated, Any
 
 import msgspec
@@ -19,7 +16,7 @@ from cyclopts import Parameter
 from dodona.cli.arguments import flag
 from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_debug import debug
-from dodona.core.errors import DodonaError, LoadError, SourceLocation, did_you_mean
+from dodona.core.errors import did_you_mean
 from dodona.core.events import Event
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
 from dodona.trees.runtime.trace import Visit
@@ -273,43 +270,3 @@ def _timings_json(trace: Trace) -> list[dict[str, Any]]:
         }
         for timing in trace.timings()
     ]
-
-
-def load_leaves(paths: Iterable[Path]) -> None:
-    """Execute each Python file, as an import does. An error names the file and line."""
-    for path in paths:
-        if not path.is_file():
-            raise LoadError(f"file not found: {path}.", hint="--leaves takes Python files.")
-        _execute(path)
-
-
-def _execute(path: Path) -> None:
-    name = f"dodona_leaves_{path.stem}"
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{path} is not a Python file.", hint="--leaves takes Python files.")
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)  # so that the file can import its neighbours
-    try:
-        spec.loader.exec_module(module)
-    except DodonaError as error:
-        error.where = error.where or SourceLocation(str(path), _error_line(error, path), 1)
-        raise
-    except (Exception, SystemExit) as error:
-        raise LoadError(
-            f"cannot load the file: {type(error).__name__}: {error}.",
-            where=SourceLocation(str(path), _error_line(error, path), 1),
-            hint="Fix the error and try again.",
-        ) from error
-    finally:
-        sys.path.remove(folder)
-
-
-def _error_line(error: BaseException, path: Path) -> int:
-    if isinstance(error, SyntaxError):
-        return error.lineno or 1
-    frames = extract_tb(error.__traceback__)
-    lines = [f.lineno or 1 for f in frames if Path(f.filename).resolve() == path.resolve()]
-    return lines[-1] if lines else 1

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 DEFAULT_AGENT: Final = "oracle"
+DEFAULT_DECISION_TREE: Final = "default"
 
 
 class QueueMode(Enum):
@@ -30,6 +31,7 @@ class AgentDef:
     tools: frozenset[str] | None = None
     soul: str = ""
     system_prompt: str = ""
+    decision_tree: str = DEFAULT_DECISION_TREE
     queueing: QueueMode = QueueMode.QUEUE
     queue_limit: int = 20
 

@@ -7,14 +7,16 @@ that it has not delivered yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
 from dodona.core.domain.trust import NO_MARKS, Marks
 from dodona.core.events import Event, Severity
+from dodona.core.extensions import Extension
 
 EVENT_VARIABLES: Final = ("event", "payload")  # the variables of conditions about an event
 
@@ -26,6 +28,43 @@ class InjectionPoint(Enum):
     TURN_START = "turn_start"
     AFTER_TOOL = "after_tool"
     TURN_END = "turn_end"
+
+
+# Returns the text of a notice about events; None for no notice.
+SubscriberFunction: TypeAlias = Callable[[Sequence[Event]], str | None]
+
+
+class SubscriberOptions(TypedDict, total=False):
+    """The options of a subscriber in Python; those in TOML are the same."""
+
+    id: str  # default: the name of the function
+    name: str
+    description: str  # default: the docstring of the function
+    enabled: bool
+    severity: str
+    filter: str
+    window_ms: int
+    max_size: int
+    dedupe_key: str
+    dedupe_window_ms: int
+    priority: Literal["low", "normal", "high", "critical", "event"]
+    inject_at: Literal["immediate", "turn_start", "after_tool", "turn_end"]
+    system_type: str
+    keep: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberExtension(Extension):
+    """A subscriber whose notices a function writes."""
+
+    function: SubscriberFunction
+    events: tuple[str, ...]
+    options: SubscriberOptions
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self.options.get("id", getattr(self.function, "__name__", ""))
 
 
 class DeferUntil(Enum):

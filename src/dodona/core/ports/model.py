@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from dodona.core.domain.api_tokens import ApiToken
+from dodona.core.extensions import Extension
 from dodona.core.messages import AssistantText, Message, ToolSpec
 
 
@@ -167,6 +168,40 @@ class Model(Protocol):
     def name(self) -> str: ...
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]: ...
+
+
+class ModelTimeouts(Protocol):
+    """Timeouts of a model call, in seconds."""
+
+    @property
+    def connect(self) -> float: ...
+
+    @property
+    def first_token(self) -> float: ...
+
+    @property
+    def gap(self) -> float:
+        """The time between two pieces of an answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """What the section of an agent says about its model."""
+
+    model: str
+    api_key: str = field(default="", repr=False)
+    base_url: str = ""
+    timeouts: ModelTimeouts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProvider(Extension):
+    """A provider by name, and the function that builds one of its models. It sends no request."""
+
+    name: str
+    build: Callable[[ModelOptions], Model]
+    default_model: str = ""
 
 
 class TokenCounter(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 
@@ -14,6 +14,8 @@ from dodona.gateway.http.sse import ErrorEncoder, EventStreamResponse
 from dodona.gateway.security.caller import Caller, caller_of
 from dodona.gateway.security.token_monitor import TokenWatch
 from dodona.gateway.state import GatewayState
+
+PREFIX_KEY: Final = "dodona.prefix"  # its key in the ASGI scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,11 @@ class ApiRequest:
     @property
     def user_id(self) -> str:
         return self.caller.user_id
+
+    @property
+    def prefix(self) -> str:
+        """The path below which another application has mounted the gateway; empty if none."""
+        return self.http_request.scope.get(PREFIX_KEY, "")
 
     async def json(self) -> dict[str, Any]:
         """Return the JSON object in the body."""

@@ -1,12 +1,12 @@
 // The web page. Untrusted content is shown as text, never as markup.
 
 import { Answer } from "./answer.js";
-import { ApiError, api, ask, follow, setToken } from "./stream.js";
+import { ApiError, BASE, api, ask, follow, setToken } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
-// Keys in session storage, which belongs to this tab.
-const RUNNING = "dodona.run"; // the run to follow after a reload
-const TOKEN = "dodona.token";
+// Keys in session storage, which belongs to this tab. A site may have several Dodonas.
+const RUNNING = `dodona.run${BASE}`; // the run to follow after a reload
+const TOKEN = `dodona.token${BASE}`;
 
 let running = null; // { run, stop } while an answer is streaming
 

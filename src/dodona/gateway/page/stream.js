@@ -9,6 +9,9 @@ export class ApiError extends Error {
   }
 }
 
+// The path of the page without its slash: another application may have mounted it below a prefix.
+export const BASE = (globalThis.location?.pathname ?? "/").replace(/\/[^/]*$/, "");
+
 let token = "";
 
 // Send this token with every request from now on.
@@ -20,14 +23,14 @@ const LAST = new Set(["done", "error"]);
 const RETRY_DELAYS = [300, 1000, 2000, 5000]; // milliseconds between attempts; the last one repeats
 
 // Return the JSON response, or throw the error.
-export async function api(path, { method = "GET", body, base = "", signal } = {}) {
+export async function api(path, { method = "GET", body, base = BASE, signal } = {}) {
   const response = await fetch(base + path, request(method, body, signal));
   if (!response.ok) throw await readError(response);
   return response.json();
 }
 
 // Ask, and yield the chunks of the answer. `onRun` gets the run id before the first chunk.
-export async function* ask(question, { base = "", signal, onRun = () => {} } = {}) {
+export async function* ask(question, { base = BASE, signal, onRun = () => {} } = {}) {
   const response = await fetch(base + "/api/oracle/stream", request("POST", question, signal));
   if (!response.ok) throw await readError(response);
   const run = Number(response.headers.get("dodona-run"));
@@ -36,7 +39,7 @@ export async function* ask(question, { base = "", signal, onRun = () => {} } = {
 }
 
 // Yield the chunks of a run until the last one, reconnecting as needed.
-export async function* follow(run, { base = "", signal, response = null, retryDelays = RETRY_DELAYS } = {}) {
+export async function* follow(run, { base = BASE, signal, response = null, retryDelays = RETRY_DELAYS } = {}) {
   let lastSeq = 0;
   let failures = 0;
   for (;;) {

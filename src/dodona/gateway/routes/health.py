@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
-import dodona
 from dodona.core.json_document import JsonDocument
+from dodona.core.version import __version__
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import ResponseSpec, Routes, document_response
 from dodona.gateway.http.request import ApiRequest
@@ -35,7 +35,7 @@ class Readiness(JsonDocument):
 @routes.get("/healthz", is_public=True)
 async def is_alive(_request: ApiRequest) -> Health:
     """Check that the process is alive."""
-    return Health("ok", "dodona", dodona.__version__)
+    return Health("ok", "dodona", __version__)
 
 
 @routes.get("/readyz", responses={200: document_response(Readiness)}, scope="")
@@ -56,7 +56,8 @@ async def is_ready(request: ApiRequest) -> Response:
 )
 async def describe(request: ApiRequest) -> Response:
     """Retrieve this document (OpenAPI 3.1)."""
-    return json_response(request.http_request.app.state.openapi)
+    servers = [{"url": request.prefix or "/"}]
+    return json_response({**request.http_request.app.state.openapi, "servers": servers})
 
 
 @routes.get(

@@ -39,7 +39,7 @@ async def create_project(request: ApiRequest, body: NewProject) -> Response:
     """Create a project. Setting folders needs scope admin."""
     _authorize_folders(request, body)
     project = await request.api.projects.create(request.user_id, body)
-    location = f"/api/projects/{quote(project.id, safe='')}"
+    location = f"{request.prefix}/api/projects/{quote(project.id, safe='')}"
     return json_response(project, status=201, headers={"location": location})
 
 

@@ -141,5 +141,5 @@ async def _push_entry(
             marks=request.caller.marks,
         )
     )
-    location = f"/api/threads/{entry.thread_id}"
+    location = f"{request.prefix}/api/threads/{entry.thread_id}"
     return json_response(entry, status=201, headers={"location": location})

@@ -15,7 +15,6 @@ from typing import Any
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive
 
-import dodona
 from dodona.core.errors import (
     AccessDenied,
     BadRequest,
@@ -24,6 +23,7 @@ from dodona.core.errors import (
     Unauthorized,
     did_you_mean,
 )
+from dodona.core.version import __version__
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.responses import unexpected_error
 from dodona.gateway.security.auth import audit_rejection, authenticate
@@ -114,7 +114,7 @@ class Connection:
     async def _send_hello(self) -> None:
         hello = {
             "event": "hello",
-            "version": dodona.__version__,
+            "version": __version__,
             "user": self.caller.user_id,
             "scopes": sorted(self.caller.scopes),
             "methods": [*self._methods],

@@ -14,8 +14,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dodona import __version__
 from dodona.core.errors import BadRequest, NotFound, StoreError
+from dodona.core.version import __version__
 from dodona.store.backup import postgres as backup_postgres
 from dodona.store.backup import sqlite as backup_sqlite
 from dodona.store.backup.manifest import (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints
 
 from dodona.core.errors import LoadError, did_you_mean
+from dodona.core.extensions import Extension, attach
 from dodona.core.ports.journal import Effect
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.status import Status
@@ -36,7 +37,7 @@ class LeafParameter:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
+class Leaf(Extension):
     """A function that a tree calls by name.
 
     A pure leaf reads and writes only the blackboard, and host state that is rebuilt when pure
@@ -69,7 +70,7 @@ class Leaf:
 
 
 @dataclass(slots=True, eq=False)
-class Decoration:
+class Decoration(Extension):
     """The functions of `(decorator NAME CHILD)`.
 
     `enter` can prevent the child from starting; `on_leave` can override its status.
@@ -113,7 +114,11 @@ def make_decoration(
 
 
 class LeafOptions(TypedDict, total=False):
-    """The declared properties of a leaf. See `Registry.leaf`."""
+    """The declared properties of a leaf.
+
+    `effect` may be a function of blackboard, host and arguments that decides per call. `request` is
+    a function of the same arguments that describes the request of a call.
+    """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -151,6 +156,34 @@ def make_leaf(name: str, function: LeafFunction, **declared: Unpack[LeafOptions]
         wants_step="step" in names,
         wants_host="host" in names,
     )
+
+
+def leaf(name: str, **declared: Unpack[LeafOptions]) -> Callable[[F], F]:
+    """Declare the decorated function as a leaf, for use with `:fn`. See `LeafOptions`.
+
+    Nothing is registered: pass the function to `load`, or have an app load its module.
+    """
+
+    def declare(function: F) -> F:
+        attach(function, make_leaf(name, function, **declared))
+        return function
+
+    return declare
+
+
+def decorator(
+    name: str,
+    *,
+    reads: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    step: bool = False,
+) -> Callable[[Callable[..., LeafResult]], Decoration]:
+    """Declare the function to call before the child of `(decorator NAME CHILD)`."""
+
+    def declare(function: Callable[..., LeafResult]) -> Decoration:
+        return make_decoration(name, function, reads=reads, writes=writes, step=step)
+
+    return declare
 
 
 def parse_effect(effect: Effect | str, label: str) -> Effect:

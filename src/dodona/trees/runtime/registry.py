@@ -5,19 +5,19 @@ Built-in kinds and those of plugins are registered in the same way: with `Regist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Unpack
 
 from dodona.core.errors import LoadError
-from dodona.core.ports.journal import Effect
+from dodona.core.extensions import Extension
 from dodona.trees.language.node import NodeKind
 from dodona.trees.runtime.leaves import (
     Decoration,
-    EffectFunction,
     F,
     Leaf,
     LeafFunction,
+    LeafOptions,
     LeafResult,
-    RequestFunction,
     is_same_function,
     make_decoration,
     make_leaf,
@@ -34,6 +34,14 @@ class Registry:
         self.decorations: dict[str, Decoration] = {}
         for kind in kinds:
             self.add_kind(kind)
+
+    def add(self, extensions: Iterable[Extension]) -> None:
+        """Register the leaves and decorations among these extensions."""
+        for extension in extensions:
+            if isinstance(extension, Leaf):
+                self.add_leaf(extension)
+            elif isinstance(extension, Decoration):
+                self.add_decoration(extension)
 
     def extended_with(self, other: Registry) -> Registry:
         """Return a registry with the names of both; those of the other one take precedence."""
@@ -62,36 +70,11 @@ class Registry:
             _reject_duplicate("decorator", decoration.name, old, new)
         self.decorations[decoration.name] = decoration
 
-    def leaf(
-        self,
-        name: str,
-        *,
-        reads: tuple[str, ...] = (),
-        writes: tuple[str, ...] = (),
-        step: bool = False,
-        effect: Effect | str | EffectFunction | None = None,
-        request: RequestFunction | None = None,
-        thread: bool = False,
-    ) -> Callable[[F], F]:
-        """Register the decorated function under a dotted name, for use with `:fn`.
-
-        `effect` may be a function of blackboard, host and arguments that decides per call.
-        `request` is a function of the same arguments that describes the request of a call.
-        """
+    def leaf(self, name: str, **declared: Unpack[LeafOptions]) -> Callable[[F], F]:
+        """Register the decorated function under a name, for use with `:fn`."""
 
         def register(function: F) -> F:
-            self.add_leaf(
-                make_leaf(
-                    name,
-                    function,
-                    reads=reads,
-                    writes=writes,
-                    step=step,
-                    effect=effect,
-                    request=request,
-                    thread=thread,
-                )
-            )
+            self.add_leaf(make_leaf(name, function, **declared))
             return function
 
         return register

@@ -51,7 +51,7 @@ class Reloader:
         self._emit = emit
         self._host_keys = tuple(host_keys)
         self._runs: set[Run] = set()
-        self._trees = self._load()
+        self._trees = self.load(registry)
 
     def tree(self, name: str | None = None) -> Tree:
         """Return the tree with this name, or the first one."""
@@ -81,10 +81,21 @@ class Reloader:
             if outcome.end_reason != SUPERSEDED or run.has_effects:
                 return outcome
 
+    def load(self, registry: Registry) -> Mapping[str, Tree]:
+        """Load the files with another registry, for `swap`. Blocks; raises if they do not load."""
+        loaded = load_files(self._paths, registry=registry, host_keys=self._host_keys)
+        loaded.main_tree()  # raises all problems at once
+        return dict(loaded.trees)
+
+    def swap(self, registry: Registry, trees: Mapping[str, Tree]) -> None:
+        """Use another registry, and the trees that were loaded with it."""
+        self._registry = registry
+        self._swap_trees(trees)
+
     def reload(self) -> bool:
         """Read the files again. Return False if they do not load; the old trees stay in use."""
         try:
-            self._swap_trees(self._load())
+            self._swap_trees(self.load(self._registry))
         except DodonaError as error:
             self._report_failure(error)
             return False
@@ -93,7 +104,7 @@ class Reloader:
     async def _reload_async(self) -> None:
         """Reload without blocking the event loop."""
         try:
-            self._swap_trees(await asyncio.to_thread(self._load))
+            self._swap_trees(await asyncio.to_thread(self.load, self._registry))
         except DodonaError as error:
             self._report_failure(error)
 
@@ -101,7 +112,7 @@ class Reloader:
         self._emit_event(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
         log.warning("reload failed, the old trees stay in use:\n%s", as_text(error))
 
-    def _swap_trees(self, new_trees: dict[str, Tree]) -> None:
+    def _swap_trees(self, new_trees: Mapping[str, Tree]) -> None:
         old, self._trees = self._trees, new_trees
         changed = {
             name for name in {*old, *new_trees} if _digest(old, name) != _digest(new_trees, name)
@@ -116,11 +127,6 @@ class Reloader:
         """Watch the files until the block ends; `watcher` shares its thread with other files."""
         async with (watcher or FileWatcher()).watch_files(lambda: self._paths, self._reload_async):
             yield self
-
-    def _load(self) -> dict[str, Tree]:
-        loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
-        loaded.main_tree()  # raises all problems at once
-        return dict(loaded.trees)
 
     def _supersede(self, changed: set[str]) -> None:
         for run in tuple(self._runs):

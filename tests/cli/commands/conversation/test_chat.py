@@ -55,7 +55,7 @@ def test_a_mistake_does_not_end_it(tmp_path: Path, scripted: Callable[[str], Non
 def test_wishes_are_checked_first(tmp_path: Path, scripted: Callable[[str], None]) -> None:
     """Before anybody has typed."""
     scripted("answers = ['x']\n")
-    done = chat(tmp_path, "", "--sources", "moon")
+    done = chat(tmp_path, "", "--sources", "the moon")
     assert (done.returncode, done.stdout) == (2, "")
 
 

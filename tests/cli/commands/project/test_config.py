@@ -109,6 +109,7 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "agent.temperature             -               default\n"
         "agent.tree                    -               default\n"
         "agent.system_prompt           -               default\n"
+        "agent.decision_tree           -               default\n"
         "agent.soul_path               -               default\n"
         "agent.tools                   -               default\n"
         'agent.queue                   "queue"         default\n'
@@ -118,6 +119,7 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "agent.timeouts.gap            90.0            default\n"
         "agent.fallback                -               default\n"
         'agent.id                      "oracle"        default\n'
+        "extend.python                 []              default\n"
         'engine.kind                   "local"         default\n'
         "store.url                     -               default\n"
         "store.password                -               default\n"

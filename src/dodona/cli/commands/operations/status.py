@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from dodona import __version__
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
+from dodona.app.extensions.registry import extension_providers
 from dodona.app.models.credentials import Credentials
-from dodona.app.models.factory import build_model, price_list
+from dodona.app.models.factory import ModelBuilder, price_list
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.app.telemetry.logging import configure_logging
@@ -24,6 +24,7 @@ from dodona.core import errors
 from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import ConfigError, DodonaError, SourceLocation, StoreError
 from dodona.core.ports.model import Usage
+from dodona.core.version import __version__
 from dodona.metering.prices import Prices
 from dodona.models.catalogue import catalogue
 from dodona.models.token_counter import OfflineTokenCounter
@@ -155,19 +156,24 @@ def _format_duration(seconds: float) -> str:
 async def _agent_facts(config: Config, credentials: Credentials) -> dict[str, Facts]:
     """Return the model of each agent, or an error. The default agent is named "agent"."""
     prices = price_list(config.settings)
-    counter = OfflineTokenCounter()
     agents: dict[str, Facts] = {}
     async with HttpPool() as http:
+        providers = await asyncio.to_thread(extension_providers, config)
         selector = ModelSelector(
-            config, credentials, http=http, targets=default_targets(os.environ)
+            config,
+            credentials,
+            http=http,
+            targets=default_targets(os.environ),
+            extensions=providers,
+        )
+        builder = ModelBuilder(
+            http=http, redactor=REDACTOR, counter=OfflineTokenCounter(), extensions=providers
         )
         for name in ("", *config.settings.agents):
             try:
                 choice = await selector.choose(name)
                 # Build the model to find configuration errors; it is not used.
-                await asyncio.to_thread(
-                    build_model, choice, http=http, redactor=REDACTOR, counter=counter
-                )
+                await asyncio.to_thread(builder.build, choice)
                 facts = model_facts(choice, prices)
             except ConfigError as error:
                 facts = errors.as_json(error)

@@ -13,11 +13,11 @@ from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
-from dodona import __version__
 from dodona.app.bootstrap import Runtime, open_runtime
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import GatewaySection
 from dodona.app.config.validation import unused_sections
+from dodona.app.extensions.loading import ExtensionLoader
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
 from dodona.app.projects.code import code_folders
@@ -29,12 +29,12 @@ from dodona.cli.store_access import open_store
 from dodona.cli.terminal.output import REDACTOR, format_columns, print_note, print_text
 from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.errors import ConfigError
+from dodona.core.version import __version__
 from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.security.listener import raise_open_file_limit
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
 from dodona.gateway.settings import GatewaySettings
-from dodona.gateway.state import GatewayState
 from dodona.tools.vault.notes.files import walk_notes
 
 SHUTDOWN_TIMEOUT: Final = 10.0  # seconds for active runs to finish
@@ -54,22 +54,36 @@ def up(
             validator=validators.Number(gte=0, lte=65535),
         ),
     ] = None,
+    load: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            consume_multiple=True,
+            negative="",
+            show_default=False,
+            help="Python files with extensions, in addition to those of extend.python.",
+        ),
+    ] = (),
     config: ConfigFile = None,
 ) -> None:
     """Run the gateway until Ctrl-C. Interrupted runs are resumed."""
-    loaded = load_config(os.environ, config)
+    read_config = partial(load_config, os.environ, config, has_extensions=bool(load))
+    loaded = read_config()
     configure_logging(loaded.settings.log, REDACTOR)
     for line in unused_sections(loaded.settings, loaded.origins):
         print_note(line)
     gateway = loaded.settings.gateway
     raise_open_file_limit()
     address = (host or gateway.host, gateway.port if port is None else port)
-    reload_config = partial(load_config, os.environ, config)
-    asyncio.run(_run_gateway(loaded, address, reload_config=reload_config))
+    loader = ExtensionLoader(files=load)
+    asyncio.run(_run_gateway(loaded, address, loader=loader, reload_config=read_config))
 
 
 async def _run_gateway(
-    config: Config, address: tuple[str, int], *, reload_config: Callable[[], Config]
+    config: Config,
+    address: tuple[str, int],
+    *,
+    loader: ExtensionLoader,
+    reload_config: Callable[[], Config],
 ) -> None:
     credentials = Credentials(config, os.environ, REDACTOR)
     announcements: list[Announcement] = []
@@ -81,7 +95,14 @@ async def _run_gateway(
         # Before runs are resumed: if the port is in use, another gateway resumes them.
         listener = stack.enter_context(open_listener(host, port, allow_remote=not is_local))
         runtime = await stack.enter_async_context(
-            open_runtime(config, credentials, REDACTOR, serve=True, reload_config=reload_config)
+            open_runtime(
+                config,
+                credentials,
+                REDACTOR,
+                serve=True,
+                loader=loader,
+                reload_config=reload_config,
+            )
         )
 
         def on_started(url: str) -> None:
@@ -99,18 +120,8 @@ async def _run_gateway(
             _print_stopped(await runtime.shutdown(SHUTDOWN_TIMEOUT))
 
         try:
-            state = GatewayState(
-                api=runtime.api,
-                settings=_gateway_settings(config.settings.gateway, needs_token=not is_local),
-                check_readiness=runtime.status.check_ready,
-                tokens=runtime.tokens,
-                audit=runtime.audit,
-                metrics=runtime.metrics,
-                get_status=runtime.status.snapshot,
-                routing=runtime.router,
-                redactor=REDACTOR,
-            )
-            app = make_app(state)
+            settings = _gateway_settings(config.settings.gateway, needs_token=not is_local)
+            app = make_app(runtime.gateway_state(settings, REDACTOR))
             with tuned_gc():
                 await serve(app, listener, on_started=on_started, finish_runs=finish_runs)
         finally:

@@ -74,10 +74,11 @@ def check(
 
     All problems are reported at once. The exit code is 0 if there are none.
     """
+    config = options.load_config()
     if files:
-        count, problems = len(files), check_files(files)
+        count, problems = len(files), check_files(config, files)
     else:
-        count, problems = check_configured(options.load_config())
+        count, problems = check_configured(config)
     if options.json or not problems:
         documents = [errors.as_json(each)["error"] for each in problems]
         noun = "file" if files else "rules and subscribers"

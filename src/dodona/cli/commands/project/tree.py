@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter, validators
 
+from dodona.app.extensions.python_file import load_python_file
 from dodona.cli.arguments import AsJson, BlackboardPairs, Leaves, TreeFile, sort_files
 from dodona.cli.terminal import tree_run
 from dodona.cli.terminal.output import print_json, print_note, print_text
-from dodona.cli.terminal.tree_run import load_leaves
 from dodona.core import errors
-from dodona.core.errors import LoadError, SourceLocation
-from dodona.trees import registry
+from dodona.core.errors import LoadError, SourceLocation, UntrustedConfig
+from dodona.core.extensions import Extension, extensions_in
+from dodona.trees import Registry
 from dodona.trees.language.loader import LoadResult, load_files
 from dodona.trees.language.tree import Tree
+from dodona.trees.nodes import KINDS
 from dodona.trees.tooling import show
 from dodona.trees.tooling.testing import TestResult, check_tests, run_tests, test_files
 
@@ -31,8 +35,7 @@ TreeName = Annotated[
 
 def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
     """Load leaf files, then tree files, ready to run."""
-    load_leaves(leaves)
-    return load_files(trees, registry=registry)
+    return load_files(trees, registry=_build_registry(Registry(KINDS), leaves))
 
 
 def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
@@ -40,10 +43,37 @@ def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
 
     A leaf of a file replaces the agent's leaf with the same name.
     """
-    from dodona.agent.leaves import REGISTRY  # noqa: PLC0415 - slow, and rarely needed
+    from dodona.agent.extensions import shipped_leaves  # noqa: PLC0415 - slow, and rarely needed
 
-    load_leaves(leaves)
-    return load_files(trees, registry=REGISTRY.extended_with(registry))
+    return load_files(trees, registry=_build_registry(shipped_leaves(), leaves))
+
+
+def _build_registry(base: Registry, leaf_files: Iterable[Path]) -> Registry:
+    """Add the leaves of configured and installed extensions, then those of the files."""
+    base.add(_configured_extensions())
+    registry = Registry()
+    registry.add(_load_files(leaf_files))
+    return base.extended_with(registry)
+
+
+def _configured_extensions() -> Iterator[Extension]:
+    # Slow to import; commands that only print help do not need them.
+    from dodona.app.config.config import load_config  # noqa: PLC0415
+    from dodona.app.extensions.loading import ExtensionLoader  # noqa: PLC0415
+
+    try:
+        config = load_config(os.environ)
+    except UntrustedConfig as error:
+        print_note(f"extensions are not loaded: {errors.as_text(error)}")
+        return iter(())
+    return (each.extension for each in ExtensionLoader().load(config).items)
+
+
+def _load_files(files: Iterable[Path]) -> Iterator[Extension]:
+    for file in files:
+        if not file.is_file():
+            raise LoadError(f"file not found: {file}.", hint="--leaves takes Python files.")
+        yield from extensions_in(vars(load_python_file(file)))
 
 
 def pick_tree(loaded: LoadResult, path: Path, name: str | None) -> Tree:
@@ -170,7 +200,7 @@ def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     is 0 if all pass.
     """
     arguments = sort_files(files, leaves)
-    load_leaves(arguments.leaves)
+    registry = _build_registry(Registry(KINDS), arguments.leaves)
     # Many tests make a leaf raise. A failed test reports its own error.
     logging.getLogger("dodona.trees").setLevel(logging.CRITICAL)
     results: list[TestResult] = []

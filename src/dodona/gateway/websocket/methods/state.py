@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import dodona
 from dodona.core.json_document import JsonDocument
+from dodona.core.version import __version__
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.parameter import whole
 from dodona.gateway.routes.usage import BudgetList
@@ -44,7 +44,7 @@ async def get_status(call: Call) -> dict[str, Any]:
         raise ShuttingDown("Dodona is shutting down.")
     return {
         "status": "ready",
-        "version": dodona.__version__,
+        "version": __version__,
         "user": call.user_id,
         "default_agent": call.state.routing.current.default_agent,
         "agents": call.caller.allowed_agents(call.api.agents()),

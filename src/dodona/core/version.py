@@ -1,0 +1,3 @@
+"""The version of Dodona."""
+
+__version__ = "0.1.0"

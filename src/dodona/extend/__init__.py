@@ -1,0 +1,1 @@
+"""The public API of Dodona: decorators for extensions, and apps inside of other programs."""
