@@ -21,7 +21,9 @@ from dodona.agent.views.projects import NewProject
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
+from dodona.core.chunks import ContentChunk, ErrorChunk
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER
+from dodona.core.errors import from_body
 from dodona.net.redactor import Redactor
 
 TOKENS = 20  # of a message of the history
@@ -81,12 +83,11 @@ class Contestant(Contender):
         )
         run_id = await self._oracle.submit(question.to_request(LOCAL_USER))
         async for batch in self._oracle.stream_chunks(LOCAL_USER, run_id):
-            for chunk in batch:
-                body = chunk.body
-                if body["type"] == "content":
-                    hear(body["content"])
-                elif body["type"] == "error":
-                    raise RuntimeError(body["error"]["message"])
+            for each in batch:
+                if isinstance(each.chunk, ContentChunk):
+                    hear(each.chunk.content)
+                elif isinstance(each.chunk, ErrorChunk):
+                    raise from_body(each.chunk.error)
 
     async def fill(self, session: str, messages: int) -> None:
         """Ask once to create a conversation, then insert a history behind its head."""

@@ -14,7 +14,7 @@ import itertools
 import os
 import signal
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import psycopg
 
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import Config, load_config
+from dodona.app.extensions.loading import ExtensionLoader
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry import logging as logs
 from dodona.core.messages import ToolSpec
@@ -34,7 +35,7 @@ from dodona.gateway.server import open_listener, serve
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
-from dodona.tools.registry import ToolRegistry
+from dodona.tools.registry import FunctionTool
 
 SCHEMA = {
     "type": "object",
@@ -51,10 +52,15 @@ class Probes:
         self._url = f"{world}/effect"
         self._http = http
 
-    def add(self, registry: ToolRegistry) -> None:
+    def tools(self) -> Iterator[FunctionTool]:
         for effect in Effect:
             spec = ToolSpec(f"probe_{effect.value}", f"Probe: effect {effect.value}.", SCHEMA)
-            registry.tool(spec, category=ToolCategory.META, effect=effect)(self._probe(effect))
+            yield FunctionTool(
+                spec=spec,
+                function=self._probe(effect),
+                category=ToolCategory.META,
+                effect=effect,
+            )
 
     def _probe(self, effect: Effect) -> Any:
         async def probe(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
@@ -106,7 +112,11 @@ async def up(config: Config, world: str) -> None:
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
         open_runtime(
-            config, credentials, redactor, serve=True, add_tools=Probes(world, http).add
+            config,
+            credentials,
+            redactor,
+            serve=True,
+            loader=ExtensionLoader(objects=Probes(world, http).tools()),
         ) as runtime,
     ):
 
