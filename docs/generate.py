@@ -24,6 +24,7 @@ from generating.metrics import metrics_page
 from generating.models import models_page
 from generating.nodes import nodes_page
 from generating.preferences import settings_page
+from generating.python_api import python_page
 from generating.rules import rules_page
 from generating.store import store_page
 from generating.subscribers import subscribers_page
@@ -38,6 +39,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "expressions.md": expressions_page,
     "leaves.md": leaves_page,
     "tools.md": tools_page,
+    "python.md": python_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
     "config.md": config_page,

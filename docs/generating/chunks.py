@@ -41,6 +41,7 @@ SYSTEM_TYPES: Final[Mapping[str, str]] = {
     "`current_value`, `limit_value`.",
     "result_summarised": "The model reads the Librarian's summary of a large tool result: `id` and "
     "`name` of the call, `tokens` of the result, `summary_tokens`.",
+    "tool_progress": "A call reports its progress: `tool` and `call`, the id of the `tool_call`.",
     "citation_unknown": "The answer cites sources that no tool returned: `citations`.",
     "error": "The agent was stuck and was stopped.",
 }

@@ -47,9 +47,10 @@ def cli_page() -> str:
             Other errors use the exit code of [their class](errors.md). Ctrl-C cancels a run, whose
             `:finally` still runs; `ask` then exits with 130, and `tree run` with 1."""),
         "## Files and values",
-        prose("""- `--leaves` takes Python files. Dodona executes them, so that they register
-            leaves and decorators. A file can import modules from its folder. Without `--leaves`,
-            `tree check` and `tree show` use [the agent's leaves](leaves.md)."""),
+        prose("""- `--leaves` takes Python files with leaves and decorators. Dodona executes them.
+            A file can import modules from its folder. Commands of `dodona tree` also use the leaves
+            of [`extend.python`](config.md#extend) and of installed packages. `tree check` and
+            `tree show` also use [the agent's leaves](leaves.md)."""),
         prose("""- `--set key=value` takes a Lisp literal (`3`, `true`, `[1 2]`); anything else is
             a string."""),
         prose("""- `tree test` reads the given files and, for each `NAME.lisp`, the file

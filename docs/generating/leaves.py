@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inspect import getdoc
 
-from dodona.agent.leaves import REGISTRY
+from dodona.agent.extensions import shipped_leaves
 from dodona.trees.runtime.leaves import Leaf
 from generating.writing import page, prose, table
 
@@ -23,12 +23,12 @@ def leaves_page() -> str:
             leaves](../how-to/write-leaves.md)."""),
         table(
             ("leaf", "kind", "effect", "reads", "writes", "description"),
-            [_row(leaf) for leaf in REGISTRY.leaves.values()],
+            [_row(leaf) for leaf in shipped_leaves().leaves.values()],
         ),
         "## Decorators",
         table(
             ("decorator", "kind", "effect", "reads", "writes", "description"),
-            [_row(decoration.enter) for decoration in REGISTRY.decorations.values()],
+            [_row(decoration.enter) for decoration in shipped_leaves().decorations.values()],
         ),
     )
 

@@ -45,7 +45,7 @@ def metrics_page() -> str:
             shows which ones to watch."""),
         table(("metric", "type", "labels", "description"), rows),
         prose(f"""No label contains a user, session, run or path. Label values are bounded: the
-            first {MAX_MODELS} models, the first {MAX_AGENTS} agents and all registered tools have
+            first {MAX_MODELS} models, the first {MAX_AGENTS} agents and all tools have
             separate series; all others count as `other`. No metric has more than {MAX_SERIES:,}
             series."""),
         prose("""Values are per process, since its start. `dodona_lanes_waiting` and

@@ -59,7 +59,7 @@ def nodes_page() -> str:
         *sections,
         "## Leaves",
         _body(docstring(leaf)),
-        "[How to write leaves](../how-to/write-leaves.md) shows how to register them.",
+        "[How to write leaves](../how-to/write-leaves.md) shows how to write them.",
         "## Limits",
         table(
             ("limit", "maximum"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.run_context.registries import SUBAGENTS, Subagent
+from dodona.agent.run_context.registry import LIBRARIAN, Subagent
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.tools import Tool, ToolCategory
 from dodona.net.egress_guard import FetchLimits, GuardedHttp
@@ -31,6 +31,9 @@ ABOUT: Final[Mapping[ToolCategory, str]] = {
 # The tools need their stores only when they are called, and none is called here.
 _NO_STORE: Final[Any] = None
 _UNTRUSTED_TEXT: Final = "[untrusted text](../explanation/security.md#untrusted-text)"
+
+
+SUBAGENTS: Final = {LIBRARIAN.name: LIBRARIAN}
 
 
 def tools_page() -> str:

@@ -20,8 +20,7 @@ from cyclopts import App
 from prometheus_client import Metric
 from sqlalchemy import Table
 
-from dodona.agent.leaves import REGISTRY
-from dodona.agent.run_context.registries import SUBAGENTS
+from dodona.agent.extensions import shipped_leaves
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config import shape as schema_of_settings
@@ -50,7 +49,6 @@ from dodona.rules.sections import RULE_FILE_MODELS
 from dodona.store import StoreLocation, migrate
 from dodona.store.schema import metadata
 from dodona.telemetry.metrics import Metrics
-from dodona.tools.registry import ToolRegistry
 from dodona.trees.language.expressions import OPERATORS
 from dodona.trees.language.node import NodeKind
 from dodona.trees.language.schema import RESERVED_KEYS, TYPES, Scope
@@ -73,6 +71,9 @@ COMMANDS = (
     "context tree",
     "index",
     "init",
+    "new agent",
+    "new tool",
+    "new tree",
     "onboard",
     "approve",
     "rules check",
@@ -82,6 +83,8 @@ COMMANDS = (
     "rules set",
     "rules test",
     "route",
+    "extensions check",
+    "extensions list",
     "run list",
     "run show",
     "sessions clear",
@@ -364,7 +367,7 @@ def test_every_schema_is_documented(name: str) -> None:
         assert f"| `{field}` |" in found[1]
 
 
-@pytest.mark.parametrize("name", [*REGISTRY.leaves, *REGISTRY.decorations])
+@pytest.mark.parametrize("name", [*shipped_leaves().leaves, *shipped_leaves().decorations])
 def test_every_leaf_of_the_agent_is_documented(name: str) -> None:
     """Each has a line that tells what it does."""
     assert re.search(rf"^\| `{re.escape(name)}` \|.*\w+ \w+.*\.? \|$", text_of("leaves.md"), re.M)
@@ -386,20 +389,16 @@ async def test_every_tool_is_documented(tmp_path: Path) -> None:
 
 async def tools_of_a_running_dodona(folder: Path) -> dict[str, ToolSpec]:
     """By name: those of the registry, and those by which work is handed on."""
-    registries: list[ToolRegistry] = []
     environment = {"DODONA_HOME": str(folder), "DODONA_AGENT__PROVIDER": "extractive"}
     redactor = Redactor()
     config = await asyncio.to_thread(load_config, environment, None)
     credentials = Credentials(config, environment, redactor)
-    async with open_runtime(
-        config, credentials, redactor, serve=False, add_tools=registries.append
-    ):
-        (registry,) = registries
-        agents = ("oracle", *SUBAGENTS)
-        specs = [spec for agent in agents for spec in registry.specs_for(agent)]
-        return {
-            spec.name: spec for spec in (*specs, *(s.delegation_tool for s in SUBAGENTS.values()))
-        }
+    async with open_runtime(config, credentials, redactor, serve=False) as runtime:
+        registry = runtime.get_registry().agent
+        agents = ("oracle", *registry.subagents)
+        specs = [spec for agent in agents for spec in registry.toolbox.specs_for(agent)]
+        delegation = (each.delegation_tool for each in registry.subagents.values())
+        return {spec.name: spec for spec in (*specs, *delegation)}
 
 
 def test_every_chunk_is_documented() -> None:
