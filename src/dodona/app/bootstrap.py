@@ -363,7 +363,7 @@ def trust_handlers(vaults: VaultIndexes, code_indexes: CodeIndexes) -> dict[KeyP
 
 
 def reload_handlers(
-    agents: ExtensionReloader,
+    reloader: ExtensionReloader,
     policy: RunPolicy,
     meter: Meter,
     maintenance: Maintenance,
@@ -389,10 +389,10 @@ def reload_handlers(
         )
 
     return {
-        ("agent",): agents.apply,
-        ("agents",): agents.apply,
-        ("bindings",): agents.apply,
-        ("extend",): agents.apply,
+        ("agent",): reloader.apply,
+        ("agents",): reloader.apply,
+        ("bindings",): reloader.apply,
+        ("extend",): reloader.apply,
         ("budgets",): apply_prices,
         ("prices",): apply_prices,
         ("log",): apply_logging,
