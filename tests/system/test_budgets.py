@@ -210,17 +210,21 @@ async def test_a_model_that_does_not_stop_is_cut(session_client: Client, script:
     """It was told how much it may say. What it said till then is the answer, and is paid."""
     script.will(says(*["The oak spoke, and spoke, and spoke. " * 10] * 50_000, usage=None))
     answered = await session_client.ask("Why?", max_tokens=500)
-    (asked,) = script.asked
+    asked = script.asked[0]  # if much has arrived at once, another request summarises it
     assert asked.json["max_tokens"] == 500
     await until(lambda: asked.left, "the end of the connection to the model")
     assert "spoke" in answered["answer"] or "without an answer" in answered["answer"]
-    (record,) = await records(session_client)
+    record = (await records(session_client))[0]
     assert (record["output_tokens"], bool(record["estimated"])) == (500, True)
-    (budget,) = session_client.up.home.rows(
-        "SELECT used, held FROM budgets WHERE scope = ?",
-        f"session:local:oracle:web:local:{session_client.project}",
-    )
-    assert budget == {"used": record["input_tokens"] + 500, "held": 0}
+
+    def budget() -> dict[str, Any]:
+        key = f"session:local:oracle:web:local:{session_client.project}"
+        query = "SELECT used, held FROM budgets WHERE scope = ?"
+        return session_client.up.home.rows(query, key)[0]
+
+    await until(lambda: budget()["held"] == 0, "the end of all calls")
+    paid = await records(session_client)
+    assert budget()["used"] == sum(each["input_tokens"] + each["output_tokens"] for each in paid)
 
 
 async def test_a_call_that_a_crash_cut_is_paid_in_full(
