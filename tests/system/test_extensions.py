@@ -277,18 +277,22 @@ async def test_an_agent_of_ones_own_survives_a_crash(
     }
     asked = asyncio.create_task(own.send("POST", "/v1/chat/completions", body))
     await script.reached(2)
-    await until(lambda: has_begun(own, "execute-tool", 2), "the second call")
-    own.up.kill()
+    async with own.follow(1) as chunks:
+        await chunks.until("tool_call", lambda chunk: chunk["name"] == "slow")
+        await until(lambda: has_answered(own, turn=1), "the second answer of the model")
+        own.up.kill()
     await asyncio.gather(asked, return_exceptions=True)
     flag.touch()
     await own.up.begin()
     run = await own.ended(1)
+    assert run["attempt"] == 2
     assert (run["status"], run["termination_reason"]) == ("succeeded", "two_calls")
     assert run["answer"].startswith("You asked: Hello ")
     assert run["answer"].count("You asked") == 1
     assert len(script.asked) == 2
 
 
-def has_begun(own: Client, node: str, count: int) -> bool:
-    keys = own.up.home.rows("SELECT key FROM steps WHERE key LIKE ?", f"%{node}%")
-    return len(keys) >= count
+def has_answered(own: Client, turn: int) -> bool:
+    """Whether the journal has the model's answer of a turn."""
+    query = "SELECT key FROM steps WHERE key LIKE ? AND status = 'succeeded'"
+    return bool(own.up.home.rows(query, f"%loop[{turn}]%llm-call"))
