@@ -11,6 +11,9 @@ PIP       := $(BIN)/python -m pip install --disable-pip-version-check -c constra
 AIMOCK       := tests/conformance/models/aimock
 AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 
+# Tests mostly wait for processes and files, so there are two workers for each core.
+WORKERS = $$($(BIN)/python -c "import os; print(2 * (os.cpu_count() or 1))")
+
 .DEFAULT_GOAL := help
 # Peers have their own environment: their pins conflict with ours.
 BENCH := .venv-bench
@@ -60,11 +63,11 @@ $(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(DEV_STAMP)
 
 test: dev aimock ## Run the tests
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q -n auto --dist worksteal
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 test-fast: dev ## Run the unit tests: no processes, no servers, no PostgreSQL
 	@echo "== unit tests"
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal -m "not process and not slow"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not process and not slow"
 
 retest: dev aimock ## Run the tests that failed again, one at a time
 	@echo "== failed tests, one at a time"
