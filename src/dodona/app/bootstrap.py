@@ -174,13 +174,12 @@ async def open_runtime(
         if reload_config is not None:
             handlers = reload_handlers(reloader, deps.policy, meter, maintenance, redactor)
             handlers |= trust_handlers(vaults, code_indexes)
-            record_change = partial(_audit_change, store.audit)
             config_reloader = await asyncio.to_thread(
                 ConfigReloader,
                 config,
                 partial(_reload_config, reload_config, redactor),
                 handlers,
-                record_change,
+                partial(_audit_change, store.audit),
             )
             await stack.enter_async_context(config_reloader.watching(watcher or FileWatcher()))
         blocking = BlockingExtensions(lambda: agents.registry)

@@ -6,12 +6,17 @@ The models of each configured agent are built once, on first use.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
+from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection, BudgetSection, Settings
+from dodona.app.extensions.registry import extension_providers
+from dodona.app.models.credentials import Credentials
+from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.domain.api_tokens import ApiToken
 from dodona.core.errors import ConfigError, NotFound
@@ -27,6 +32,7 @@ from dodona.metering.prices import Price, Prices
 from dodona.models.catalogue.catalogue import model_facts
 from dodona.models.fallback import FallbackModel
 from dodona.models.shipped import shipped_providers, with_counted_output
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
@@ -65,6 +71,23 @@ class ModelBuilder:
             return with_counted_output(self.extensions[name], self.counter)
         shipped = shipped_providers(http=self.http, redactor=self.redactor, counter=self.counter)
         return next(each for each in shipped if each.name == name)
+
+
+def load_models(
+    config: Config, credentials: Credentials, *, http: HttpPool, redactor: Redactor
+) -> tuple[ModelSelector, ModelBuilder]:
+    """Return what selects and builds the models of a config. Blocks: it loads the extensions."""
+    providers = extension_providers(config)
+    selector = ModelSelector(
+        config,
+        credentials,
+        http=http,
+        targets=default_targets(os.environ),
+        extensions=providers,
+    )
+    counter = OfflineTokenCounter()
+    builder = ModelBuilder(http=http, redactor=redactor, counter=counter, extensions=providers)
+    return selector, builder
 
 
 def ceilings(settings: Settings) -> Ceilings:

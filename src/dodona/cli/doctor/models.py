@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from time import time
 from typing import Final
 
@@ -14,18 +14,15 @@ import aiohttp
 
 from dodona.app.config.config import Config
 from dodona.app.config.settings import AgentSection
-from dodona.app.extensions.registry import extension_providers
 from dodona.app.models.credentials import Credentials
-from dodona.app.models.factory import ModelBuilder, price_list
-from dodona.app.models.probe import default_targets
-from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.app.models.factory import load_models, price_list
+from dodona.app.models.selection import ModelChoice
 from dodona.app.models.trial import try_model
 from dodona.cli.doctor.finding import Finding, ok, warning, wrong
 from dodona.cli.terminal.output import REDACTOR
 from dodona.core.errors import ConfigError, DodonaError, ProviderError, ProviderErrorKind
 from dodona.metering.prices import Prices
 from dodona.models.providers import PROVIDERS
-from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
 
 CLOCK_TIMEOUT_SECONDS: Final = 5.0
@@ -40,21 +37,12 @@ async def run_checks(
     settings = config.settings
     async with HttpPool() as http:
         checker = ModelChecker(http, price_list(settings), is_offline=is_offline)
+        load = partial(load_models, config, credentials, http=http, redactor=REDACTOR)
         try:
-            providers = await asyncio.to_thread(extension_providers, config)
+            selector, builder = await asyncio.to_thread(load)
         except DodonaError as error:
             yield wrong("extensions", str(error), "Fix the extension, or remove it.")
             return
-        selector = ModelSelector(
-            config,
-            credentials,
-            http=http,
-            targets=default_targets(os.environ),
-            extensions=providers,
-        )
-        builder = ModelBuilder(
-            http=http, redactor=REDACTOR, counter=OfflineTokenCounter(), extensions=providers
-        )
         agents = {"agent": ("", settings.agent)}
         agents |= {f"agents.{name}": (name, each) for name, each in settings.agents.items()}
         for label, (name, agent) in agents.items():

@@ -6,15 +6,14 @@ import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeAlias
 
 from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
-from dodona.app.extensions.registry import extension_providers
 from dodona.app.models.credentials import Credentials
-from dodona.app.models.factory import ModelBuilder, price_list
-from dodona.app.models.probe import default_targets
-from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.app.models.factory import load_models, price_list
+from dodona.app.models.selection import ModelChoice
 from dodona.app.telemetry.logging import configure_logging
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
@@ -27,7 +26,6 @@ from dodona.core.ports.model import Usage
 from dodona.core.version import __version__
 from dodona.metering.prices import Prices
 from dodona.models.catalogue import catalogue
-from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import HttpPool
 from dodona.store.db.location import parse_location
 from dodona.store.db.migrate import NEWEST_REVISION
@@ -158,17 +156,8 @@ async def _agent_facts(config: Config, credentials: Credentials) -> dict[str, Fa
     prices = price_list(config.settings)
     agents: dict[str, Facts] = {}
     async with HttpPool() as http:
-        providers = await asyncio.to_thread(extension_providers, config)
-        selector = ModelSelector(
-            config,
-            credentials,
-            http=http,
-            targets=default_targets(os.environ),
-            extensions=providers,
-        )
-        builder = ModelBuilder(
-            http=http, redactor=REDACTOR, counter=OfflineTokenCounter(), extensions=providers
-        )
+        load = partial(load_models, config, credentials, http=http, redactor=REDACTOR)
+        selector, builder = await asyncio.to_thread(load)
         for name in ("", *config.settings.agents):
             try:
                 choice = await selector.choose(name)
