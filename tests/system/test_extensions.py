@@ -206,7 +206,7 @@ async def test_a_tool_that_blocks_the_loop_is_named(own: Client, script: Script)
     started, ended = map(float, (await result_of(own, script, "blocks")).split())
     (entry,) = [each for each in log_entries(own) if "blocks the event loop" in each["event"]]
     assert entry["event"].startswith("tool blocks blocks the event loop at ")
-    assert entry["event"].endswith("Make it a plain function (def), which runs in a thread")
+    assert entry["event"].endswith("Make it a plain function (def), which runs in a thread.")
     assert started < datetime.fromisoformat(entry["timestamp"]).timestamp() < ended
     doctor = await dodona(own, "doctor")
     assert "tool blocks has blocked the event loop at" in doctor.stdout

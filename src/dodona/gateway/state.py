@@ -43,6 +43,7 @@ class BlockingCode(JsonDocument):
     where: Annotated[str, Meta(description="The file and line that ran.")]
     count: int
     last_at: Annotated[float, Meta(description="Unix time in seconds.")]
+    hint: Annotated[str, Meta(description="What to do about it.")]
 
 
 class GatewayStatus(JsonDocument, kw_only=True):

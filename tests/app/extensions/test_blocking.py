@@ -67,22 +67,30 @@ def running_code(registry: AppRegistry, name: str, line: int = 9) -> tuple[tuple
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
-    [("weather", "tool weather"), ("my.leaf", "leaf my.leaf"), ("echo", "model provider echo")],
+    ("name", "shown", "hint"),
+    [
+        ("weather", "tool weather", "Make it a plain function (def), which runs in a thread."),
+        ("my.leaf", "leaf my.leaf", "Make it a plain function (def) with thread=True."),
+        (
+            "echo",
+            "model provider echo",
+            "Run the slow part in a thread, with asyncio.to_thread.",
+        ),
+    ],
 )
 def test_the_extension_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, shown: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, shown: str, hint: str
 ) -> None:
     """With the line that ran, and how to fix it."""
     registry = registry_of(tmp_path, FILE)
     blocking = BlockingExtensions(lambda: registry)
     blocking.record(running_code(registry, name))  # pyright: ignore[reportArgumentType]
     assert [record.getMessage().replace(f"{tmp_path}/", "") for record in caplog.records] == [
-        f"{shown} blocks the event loop at a.py:9 for more than 0.5 seconds: all runs wait. Make "
-        "it a plain function (def), which runs in a thread"
+        f"{shown} blocks the event loop at a.py:9 for more than 0.5 seconds: all runs wait. {hint}"
     ]
     (found,) = blocking.list()
     assert (found.name, found.where, found.count) == (shown, f"{tmp_path / 'a.py'}:9", 1)
+    assert found.hint == hint
 
 
 def test_blocks_are_counted(tmp_path: Path) -> None:

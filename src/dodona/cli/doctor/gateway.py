@@ -65,7 +65,7 @@ async def _check_blocking(announcement: Announcement, config: Config) -> list[Fi
         warning(
             "extensions",
             f"{each['name']} has blocked the event loop at {each['where']}.",
-            "Make it a plain function (def), which runs in a thread.",
+            each["hint"],
         )
         for each in status.get("blocking", ())
     ]
